@@ -1,0 +1,52 @@
+/* One pass over a JSON-RPC message: what kind it is, and where the parts are that routing needs.
+ * Requirement ids JR-01..JR-16, SE-09, field faults B72, B107, B108. */
+#ifndef HR_ENVELOPE_H
+#define HR_ENVELOPE_H
+
+#include "hr_json.h"
+
+typedef enum {
+    HR_INVALID = 0,  /* JSON, but not a JSON-RPC message (-32600); reason says why */
+    HR_REQUEST,
+    HR_NOTIFICATION,
+    HR_RESULT,       /* response with result */
+    HR_ERROR,        /* response with error */
+    HR_BATCH         /* a JSON array: the caller decides by revision (JR-20) */
+} hr_kind;
+
+enum { HR_SCAN_LOOSE = 1 }; /* params.arguments and result are skipped by structure only */
+
+typedef struct {
+    uint8_t kind;      /* hr_kind */
+    uint8_t id_usable; /* id is a string or an integer: it may be echoed, also after an error */
+    uint8_t id_small;  /* id is an integer within 18 digits: id_int holds it */
+    int64_t id_int;
+    const char *reason; /* a literal, when kind is HR_INVALID */
+
+    hr_token id, method, params, result, error;
+
+    /* members of params (when it is an object) */
+    hr_token name, uri, arguments, cursor, meta;
+    hr_token request_id;     /* requestId, of notifications/cancelled */
+    hr_token note_token;     /* progressToken directly in params, of notifications/progress */
+    hr_token task_id;        /* taskId */
+
+    /* members of params._meta (when it is an object) */
+    hr_token progress_token;   /* progressToken */
+    hr_token protocol_version; /* io.modelcontextprotocol/protocolVersion */
+    hr_token client_capabilities;
+    hr_token client_info;
+    hr_token log_level;
+    hr_token subscription_id;
+} hr_envelope;
+
+/* Scans [p, p + n), one whole message without its line end.
+ * HR_OK: out->kind is set. HR_BAD_JSON, HR_BAD_UTF8, HR_TOO_DEEP: answer -32700; out->id is set
+ * (and id_usable) when a usable id came before the fault.
+ *
+ * Duplicate members among those listed above, and among jsonrpc/id/method/params/result/error,
+ * make the message HR_INVALID: two readers could disagree about them. A key written with escapes
+ * counts as the plain key. Other members are ignored (JR-16). */
+int hr_envelope_scan(const char *p, size_t n, uint32_t max_depth, uint32_t flags, hr_envelope *out);
+
+#endif

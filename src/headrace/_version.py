@@ -1,0 +1,3 @@
+"""The version, in one place (SemVer)."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,103 @@
+"""The exception tree. One root, and every class says whose fault it is.
+
+HeadraceError
+├── LocalProtocolError     we, or the code that uses us, broke the protocol (nothing was sent)
+│   └── OverloadedError    one of our bounds refuses the work
+├── RemoteProtocolError    the peer broke the protocol: .rpc_code, .http_status to answer with
+├── RpcError               the peer's own error answer: .code, .message, .data
+├── RequestTimeout         no answer in time (also a TimeoutError)
+├── ConnectionClosed       the connection ended: .reason, .exit_code of a child
+│   └── ConnectFailed      it never came up
+└── UsageError             a wrong argument of the public API or the command line
+"""
+
+from typing import Any
+
+from headrace.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST
+
+__all__ = (
+    "ConnectFailed", "ConnectionClosed", "HeadraceError", "LocalProtocolError", "OverloadedError",
+    "RemoteProtocolError", "RequestTimeout", "RpcError", "UsageError",
+)  # fmt: skip
+
+
+class HeadraceError(Exception):
+    """Root of everything headrace raises on purpose."""
+
+
+class LocalProtocolError(HeadraceError):
+    """What was asked for would break the protocol; nothing was sent."""
+
+
+class OverloadedError(LocalProtocolError):
+    """A bound of :class:`headrace.limits.Limits` refuses the work."""
+
+
+class RemoteProtocolError(HeadraceError):
+    """The peer sent something that breaks the protocol.
+
+    ``rpc_code`` and ``http_status`` are what to answer with; ``offset`` is the byte at which
+    reading stopped, when known.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        rpc_code: int = INVALID_REQUEST,
+        http_status: int = 400,
+        offset: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.rpc_code = rpc_code
+        self.http_status = http_status
+        self.offset = offset
+
+
+class RpcError(HeadraceError):
+    """A JSON-RPC error: raised by callers' requests, and by handlers to answer with one.
+
+    ``code`` (int), ``message`` (str) and ``data`` (any JSON value, or absent when ``None``) are the
+    members of the wire object (JR-09). ``http_status`` is the status of the HTTP answer that
+    carries it (JR-37): ``None`` leaves it to the code.
+    """
+
+    def __init__(self, code: int, message: str, data: Any = None, *, http_status: int | None = None) -> None:
+        super().__init__(code, message, data)
+        self.code = code
+        self.message = message
+        self.data = data
+        self.http_status = http_status
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.code})"
+
+
+class RequestTimeout(HeadraceError, TimeoutError):
+    """No answer in time; the request was cancelled (MX-13)."""
+
+
+class ConnectionClosed(HeadraceError, ConnectionError):
+    """The connection ended before the answer came (B82).
+
+    ``reason`` says how (``"end of stream"``, ``"reset by peer"``, ``"exited with status 3"``);
+    ``exit_code`` is the status of a child process, negative for a signal, else ``None``.
+    """
+
+    def __init__(self, reason: str, *, exit_code: int | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.exit_code = exit_code
+
+
+class ConnectFailed(ConnectionClosed):
+    """The connection or its negotiation never completed."""
+
+
+class UsageError(HeadraceError, ValueError):
+    """A wrong argument: one plain line says what to do instead."""
+
+
+def internal_error() -> RpcError:
+    """The answer to an unexpected exception: never its text (JR-38, SF-42)."""
+    return RpcError(INTERNAL_ERROR, "internal error")

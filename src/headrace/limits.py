@@ -1,0 +1,90 @@
+"""Every bound of headrace in one place.
+
+One :class:`Limits` is passed to a server or a client; the command line takes the same names with
+hyphens (``--max-message-bytes 1048576``). What happens beyond a bound is written beside it.
+Requirement ids: SE-08, ST-03; field faults B09, B10, B52, B70, B108.
+"""
+
+import msgspec
+
+__all__ = ("DEFAULT", "Limits", "describe")
+
+_KIB = 1024
+_MIB = 1024 * 1024
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """Bounds of one server or client. All are positive; times are seconds, sizes are bytes."""
+
+    max_message_bytes: int = 128 * _MIB
+    """One JSON-RPC message. Line streams: error frame, rest of the line skipped. HTTP: 413."""
+    max_depth: int = 256
+    """Nesting of JSON arrays and objects. Beyond: -32700."""
+
+    max_header_bytes: int = 32 * _KIB
+    """One HTTP head, request line included. Beyond: 431."""
+    max_header_count: int = 100
+    """Header lines of one HTTP head, and trailer lines of a chunked body. Beyond: 431."""
+    max_target_bytes: int = 8 * _KIB
+    """One HTTP request target. Beyond: 414."""
+    max_connections: int = 10_000
+    """Open connections of one listener. Beyond: 503, then close."""
+    header_timeout: float = 10.0
+    """From the first byte of a head to its end. Beyond: 408, then close."""
+    body_timeout: float = 30.0
+    """Without any byte of a body that is due. Beyond: 408, then close."""
+    keep_alive_timeout: float = 75.0
+    """An HTTP connection between two requests. Beyond: closed."""
+    write_timeout: float = 60.0
+    """Queued output that the peer takes no byte of. Beyond: the connection is aborted."""
+
+    max_in_flight: int = 4_096
+    """Requests of one line connection being handled at once. Beyond: parked, then reading pauses."""
+    max_parked: int = 256
+    """Requests of one line connection waiting because of max_in_flight. Beyond: reading pauses."""
+    max_in_flight_total: int = 65_536
+    """Requests being handled in one server over all connections. Beyond: parked, or HTTP 503."""
+    max_pending: int = 65_536
+    """Our own unanswered requests on one connection. Beyond: OverloadedError for the caller."""
+    max_output_bytes: int = 4 * _MIB
+    """Queued output of one connection at which reading pauses and awaited sends wait."""
+    max_inline_frames: int = 512
+    """Frames of one connection handled in one turn of the event loop. Beyond: next turn."""
+    worker_threads: int = 32
+    """Threads for plain ``def`` tools of one server. Beyond: calls wait for a free thread."""
+
+    max_sessions: int = 10_000
+    """Handshake-era HTTP sessions of one server. Beyond: 503 with Retry-After."""
+    session_idle_timeout: float = 1_800.0
+    """A session without a request in flight, a stream or traffic. Beyond: ended, then 404."""
+    request_timeout: float = 60.0
+    """Default time limit of a client's call. Beyond: cancelled, RequestTimeout."""
+    connect_timeout: float = 30.0
+    """Opening a connection including negotiation. Beyond: RequestTimeout naming the phase."""
+    drain_timeout: float = 5.0
+    """Requests in flight at shutdown. Beyond: cancelled."""
+    sse_keep_alive: float = 15.0
+    """Silence on an event stream after which a comment is sent (B39)."""
+    max_client_connections: int = 256
+    """HTTP connections of one client. Beyond: calls wait for a free one."""
+    stderr_tail_bytes: int = 64 * _KIB
+    """Last output of a child's stderr kept for error messages."""
+    page_size: int = 1_000
+    """Entries of one page of a list (SF-50)."""
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            if not getattr(self, name) > 0:
+                raise ValueError(f"limit {name} must be positive, not {getattr(self, name)!r}")
+        if self.max_depth > 1024:
+            raise ValueError("limit max_depth must be at most 1024")
+
+
+DEFAULT = Limits()
+
+
+def describe() -> list[tuple[str, type, float]]:
+    """Name, type and default of every bound, in order (the command line is built from it)."""
+    return [
+        (name, type(value), value) for name in Limits.__struct_fields__ if (value := getattr(DEFAULT, name))
+    ]

@@ -1,0 +1,121 @@
+"""The output buffer that replies are written into: one per connection, one write per loop turn."""
+
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.string cimport memcpy
+
+from headrace.wire._cjson cimport hr_json_escape
+
+cdef extern from "Python.h":
+    const char *PyUnicode_AsUTF8AndSize(object s, Py_ssize_t *n) except NULL
+
+cdef enum:
+    START = 512            # bytes of a fresh buffer: an idle connection stays small
+    KEEP = 64 * 1024       # capacity kept after a flush; what a large reply took is given back
+
+
+cdef class Outbuf:
+    def __cinit__(self):
+        self.store = bytearray()
+        self.base = PyByteArray_AS_STRING(self.store)
+        self.cap = 0
+        self.n = 0
+
+    def __len__(self):
+        return self.n
+
+    def write(self, bytes data not None):
+        """Appends `data`."""
+        self.put_bytes(data)
+
+    def getvalue(self):
+        """A copy of the content, which stays."""
+        return self.slice(0, self.n)
+
+    cdef int room(self, Py_ssize_t more) except -1:
+        cdef Py_ssize_t want = self.n + more
+        if want > self.cap:
+            if want < self.cap + (self.cap >> 1):
+                want = self.cap + (self.cap >> 1)
+            if want < START:
+                want = START
+            PyByteArray_Resize(self.store, want)
+            self.base = PyByteArray_AS_STRING(self.store)
+            self.cap = want
+        return 0
+
+    cdef int put(self, const char *p, Py_ssize_t n) except -1:
+        if self.n + n > self.cap:
+            self.room(n)
+        memcpy(self.base + self.n, p, n)
+        self.n += n
+        return 0
+
+    cdef int put_bytes(self, bytes b) except -1:
+        return self.put(PyBytes_AS_STRING(b), PyBytes_GET_SIZE(b))
+
+    cdef int put_int(self, long long v) except -1:
+        cdef char digits[24]
+        cdef int i = 24
+        cdef unsigned long long u = <unsigned long long>v
+        if v < 0:
+            u = 0 - u
+        while True:
+            i -= 1
+            digits[i] = <char>(48 + u % 10)
+            u //= 10
+            if u == 0:
+                break
+        if v < 0:
+            i -= 1
+            digits[i] = c'-'
+        return self.put(digits + i, 24 - i)
+
+    cdef int put_text(self, str s) except -1:
+        cdef Py_ssize_t n
+        # A lone surrogate has no UTF-8: UnicodeEncodeError goes to the caller, nothing was written.
+        cdef const char *p = PyUnicode_AsUTF8AndSize(s, &n)
+        return self.put_escaped(p, n)
+
+    cdef int put_escaped(self, const char *p, Py_ssize_t n) except -1:
+        # Escaping can grow a byte to six; long texts go piecewise so that the reserve stays small.
+        cdef Py_ssize_t step
+        while n > 0:
+            step = n if n < 8192 else 8192
+            self.room(6 * step + 16 if n <= 8192 else n + 6 * step + 16)
+            self.n += <Py_ssize_t>hr_json_escape(self.base + self.n, p, step)
+            p += step
+            n -= step
+        return 0
+
+    cdef int encode(self, object encode_into, object value) except -1:
+        # encode_into cuts the bytearray to the end of its output (and keeps its allocation).
+        cdef Py_ssize_t before = self.n
+        try:
+            encode_into(value, self.store, before)
+        except BaseException:
+            self.base = PyByteArray_AS_STRING(self.store)
+            self.cap = PyByteArray_GET_SIZE(self.store)
+            if self.cap < before:
+                raise SystemError("msgspec cut the output buffer")
+            self.n = before
+            raise
+        self.cap = self.n = PyByteArray_GET_SIZE(self.store)
+        self.base = PyByteArray_AS_STRING(self.store)
+        return 0
+
+    cdef bytes take(self):
+        cdef bytes all_ = PyBytes_FromStringAndSize(self.base, self.n)
+        self.clear()
+        return all_
+
+    cdef bytes slice(self, Py_ssize_t start, Py_ssize_t end):
+        return PyBytes_FromStringAndSize(self.base + start, end - start)
+
+    cdef int clear(self) except -1:
+        self.n = 0
+        if self.cap > KEEP:
+            PyByteArray_Resize(self.store, START)
+            self.base = PyByteArray_AS_STRING(self.store)
+            self.cap = START
+        return 0
