@@ -1,0 +1,34 @@
+"""Fixtures shared by every test: `loop_name` picks the event loop, `run` runs a coroutine function on it."""
+
+import asyncio
+
+import pytest
+
+try:
+    import uvloop
+except ImportError:
+    uvloop = None
+
+CAP = 30.0  # seconds one test may spend on its loop
+
+
+@pytest.fixture(params=["asyncio", "uvloop"])
+def loop_name(request):
+    if request.param == "uvloop" and uvloop is None:
+        pytest.skip("uvloop is not installed")
+    return request.param
+
+
+@pytest.fixture
+def run(loop_name):
+    """Runs `fn(*args)` on the loop named by `loop_name` and gives its result; TimeoutError after 30 s."""
+
+    def runner(fn, *args):
+        async def capped():
+            return await asyncio.wait_for(fn(*args), CAP)
+
+        factory = uvloop.new_event_loop if loop_name == "uvloop" else asyncio.new_event_loop
+        with asyncio.Runner(loop_factory=factory) as r:
+            return r.run(capped())
+
+    return runner
