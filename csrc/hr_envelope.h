@@ -19,9 +19,10 @@ enum { HR_SCAN_LOOSE = 1 }; /* params.arguments and result are skipped by struct
 typedef struct {
     uint8_t kind;      /* hr_kind */
     uint8_t id_usable; /* id is a string or an integer: it may be echoed, also after an error */
-    uint8_t id_small;  /* id is an integer within 18 digits: id_int holds it */
+    uint8_t id_small;  /* id is an integer within 18 digits (and not -0): id_int holds it */
     int64_t id_int;
     const char *reason; /* a literal, when kind is HR_INVALID */
+    size_t fault;       /* the offset at which reading stopped, when the text is not JSON */
 
     hr_token id, method, params, result, error;
 
@@ -42,11 +43,12 @@ typedef struct {
 
 /* Scans [p, p + n), one whole message without its line end.
  * HR_OK: out->kind is set. HR_BAD_JSON, HR_BAD_UTF8, HR_TOO_DEEP: answer -32700; out->id is set
- * (and id_usable) when a usable id came before the fault.
+ * (and id_usable) when a usable id came before the fault, out->fault says where reading stopped.
  *
  * Duplicate members among those listed above, and among jsonrpc/id/method/params/result/error,
- * make the message HR_INVALID: two readers could disagree about them. A key written with escapes
- * counts as the plain key. Other members are ignored (JR-16). */
+ * make the message HR_INVALID: two readers could disagree about them. A message with two ids has
+ * none: out->id is absent. A key written with escapes counts as the plain key. Other members are
+ * ignored (JR-16). */
 int hr_envelope_scan(const char *p, size_t n, uint32_t max_depth, uint32_t flags, hr_envelope *out);
 
 #endif

@@ -50,6 +50,7 @@ cdef extern from "hr_envelope.h" nogil:
         uint8_t id_small
         int64_t id_int
         const char *reason
+        size_t fault
         hr_token id
         hr_token method
         hr_token params
