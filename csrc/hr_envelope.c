@@ -332,3 +332,15 @@ int hr_envelope_scan(const char *text, size_t n, uint32_t max_depth, uint32_t fl
         out->reason = "a message must be an object";
     return HR_OK;
 }
+
+void hr_envelope_rebase(hr_envelope *env, const char *from, const char *to)
+{
+    hr_token *const tokens[] = {
+        &env->id, &env->method, &env->params, &env->result, &env->error, &env->name, &env->uri, &env->arguments,
+        &env->cursor, &env->meta, &env->request_id, &env->note_token, &env->task_id, &env->progress_token,
+        &env->protocol_version, &env->client_capabilities, &env->client_info, &env->log_level,
+        &env->subscription_id,
+    };
+    for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++)
+        if (tokens[i]->n) tokens[i]->p = to + (tokens[i]->p - from);
+}

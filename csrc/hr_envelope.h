@@ -51,4 +51,7 @@ typedef struct {
  * ignored (JR-16). */
 int hr_envelope_scan(const char *p, size_t n, uint32_t max_depth, uint32_t flags, hr_envelope *out);
 
+/* Moves all tokens of a scan of the text at `from` to a copy of that text at `to`. */
+void hr_envelope_rebase(hr_envelope *env, const char *from, const char *to);
+
 #endif

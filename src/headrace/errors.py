@@ -37,7 +37,7 @@ class RemoteProtocolError(HeadraceError):
     """The peer sent something that breaks the protocol.
 
     ``rpc_code`` and ``http_status`` are what to answer with; ``offset`` is the byte at which
-    reading stopped, when known.
+    reading stopped, when known; ``id`` is the raw JSON id of the message, when it could be read (JR-13).
     """
 
     def __init__(
@@ -47,11 +47,13 @@ class RemoteProtocolError(HeadraceError):
         rpc_code: int = INVALID_REQUEST,
         http_status: int = 400,
         offset: int | None = None,
+        id: bytes | None = None,
     ) -> None:
         super().__init__(message)
         self.rpc_code = rpc_code
         self.http_status = http_status
         self.offset = offset
+        self.id = id
 
 
 class RpcError(HeadraceError):

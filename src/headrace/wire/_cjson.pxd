@@ -71,3 +71,4 @@ cdef extern from "hr_envelope.h" nogil:
         hr_token log_level
         hr_token subscription_id
     int hr_envelope_scan(const char *p, size_t n, uint32_t max_depth, uint32_t flags, hr_envelope *out)
+    void hr_envelope_rebase(hr_envelope *env, const char *from_, const char *to)

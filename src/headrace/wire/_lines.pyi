@@ -1,0 +1,9 @@
+from collections.abc import Callable
+from typing import TypeVar
+
+_T = TypeVar("_T")
+
+class LineFramer:
+    def __init__(self, max_line_bytes: int) -> None: ...
+    def _feed(self, data: bytes, marker: Callable[[], _T]) -> list[bytes | _T]: ...
+    def _finish(self, marker: Callable[[], _T]) -> list[bytes | _T]: ...
