@@ -1,0 +1,31 @@
+"""The multiplexer (L4): JSON-RPC calls and requests over sinks, without any event loop."""
+
+from headrace.mux._mux import (
+    Exchange,
+    FrameSink,
+    FunctionHandler,
+    Handler,
+    Mux,
+    PendingCall,
+    RawResult,
+    Revision,
+    Runtime,
+    Sink,
+    live_objects,
+)
+from headrace.mux.gate import Gate
+
+__all__ = (
+    "Exchange",
+    "FrameSink",
+    "FunctionHandler",
+    "Gate",
+    "Handler",
+    "Mux",
+    "PendingCall",
+    "RawResult",
+    "Revision",
+    "Runtime",
+    "Sink",
+    "live_objects",
+)

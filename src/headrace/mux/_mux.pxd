@@ -1,0 +1,151 @@
+# The multiplexer's C-level surface: what transports (sinks), the server and the client build on.
+from headrace.wire._cjson cimport hr_envelope, hr_token
+from headrace.wire._outbuf cimport Outbuf
+
+
+cdef class Runtime:
+    # What the mux needs of an event loop, injected, so that it runs in tests with plain functions.
+    cdef readonly object create_future   # () -> future
+    cdef readonly object call_soon       # (callback) -> handle
+    cdef readonly object call_at         # (when, callback) -> handle with cancel()
+    cdef readonly object time            # () -> float, the clock of call_at
+    cdef readonly object spawn           # (coroutine) -> task, first step already run
+    cdef readonly object run_thread      # (function, *args) -> future
+    cdef readonly object report          # (message, exception) -> None, for faults of our own
+    cdef readonly Py_ssize_t in_flight   # over all muxes of this runtime
+    cdef Py_ssize_t max_in_flight
+
+
+cdef class Revision:
+    # Prepared tables of one protocol revision of one server (or client).
+    cdef readonly str name
+    cdef readonly bytes token            # the name as a JSON string
+    cdef readonly bint modern
+    cdef readonly dict requests          # method (bytes) -> Handler
+    cdef readonly dict notifications     # method (bytes) -> callable(params: bytes | None, sink)
+    cdef bytes tail                      # closes a result object: b'}' or b',"resultType":...}'
+    cdef bytes last_method               # one-entry cache in front of `requests`
+    cdef Handler last_handler
+
+    cdef Handler find(self, const hr_token *method)
+
+
+cdef class Handler:
+    # How one method (or one name of a method) is served.
+    cdef public bint urgent              # also served over the in-flight limit
+    cdef public bint cancellable
+    cdef int start(self, Exchange ex, const hr_envelope *env) except -1
+    cdef int write_result(self, Exchange ex, Outbuf out, object result) except -1
+    cdef object error_of(self, Exchange ex, object exc)
+
+
+cdef class FunctionHandler(Handler):
+    cdef object function                 # (exchange) -> result or coroutine
+
+
+cdef class RawResult:
+    cdef readonly bytes body             # a whole result object, sent as it is
+
+
+cdef class Exchange:
+    # One request of the peer, from its arrival to its answer.
+    cdef readonly Mux mux
+    cdef readonly Sink sink
+    cdef readonly Revision revision
+    cdef Handler handler
+    cdef readonly bytes id               # raw token
+    cdef bytes token                     # raw progress token, or None
+    cdef readonly bytes params           # raw, when the handler asked to keep them
+    cdef readonly bytes meta             # raw _meta, when the handler asked to keep it
+    cdef readonly object task            # task or future once it did not finish at once
+    cdef readonly object principal
+    cdef double progress_done            # last progress value sent
+    cdef readonly int state              # 0 running, 1 answered, 2 cancelled
+    cdef bint counted                    # in mux.in_flight
+    cdef object __weakref__
+
+    cdef int keep(self, const hr_envelope *env) except -1
+    cdef int run_coroutine(self, object coro) except -1
+    cdef int run_future(self, object future) except -1
+    cdef int finish(self, object result) except -1
+    cdef int fail(self, object exc) except -1
+    cdef int fail_rpc(self, object error) except -1
+    cdef int ended(self) except -1
+    cdef int suspend(self) except -1
+
+
+cdef class PendingCall:
+    # One request of ours, from sending to its answer.
+    cdef readonly Mux mux
+    cdef readonly Sink sink
+    cdef readonly long long id
+    cdef readonly str method
+    cdef readonly object future
+    cdef object decode                   # (bytes-like) -> value
+    cdef object on_progress              # (progress, total, message) or None
+    cdef double timeout                  # seconds, 0: none
+    cdef double deadline                 # absolute, 0: none
+    cdef double latest                   # absolute maximum, 0: none
+    cdef bint extend                     # progress restarts the clock
+    cdef readonly object attached        # the transport's own record of this call
+
+    cdef int resolve(self, const hr_token *result) except -1
+    cdef int reject(self, object exc) except -1
+    cdef bint overdue(self, double now)
+
+
+cdef class Sink:
+    # Where the messages of one connection or of one HTTP exchange go.
+    cdef readonly Outbuf out
+    cdef public bint closed
+    cdef readonly bint persistent        # requests over the limit may be parked
+
+    cdef Revision route(self, Mux mux, const hr_envelope *env)
+    cdef int open_response(self, Exchange ex, int code, int status) except -1
+    cdef int close_response(self, Exchange ex) except -1
+    cdef int open_message(self, Exchange ex) except -1
+    cdef int close_message(self, Exchange ex) except -1
+    cdef int rollback(self) except -1
+    cdef int send_call(self, PendingCall call, bytes method, bytes params, str name) except -1
+    cdef int drop_call(self, PendingCall call, str reason) except -1
+    cdef int pause(self) except -1
+    cdef int resume(self) except -1
+    cdef int accepted(self) except -1
+    cdef int started(self, Exchange ex) except -1
+    cdef bint congested(self)
+    cdef object drained(self)
+
+
+cdef class Mux:
+    cdef readonly Runtime runtime
+    cdef readonly object gate            # the protocol layer: see mux/gate.py
+    cdef public Revision modern          # table of the per-request-metadata era, or None
+    cdef public Revision current         # negotiated handshake revision, or None
+    cdef readonly dict inflight          # id key -> Exchange
+    cdef readonly dict pending           # our id -> PendingCall
+    cdef dict parked                     # id key -> (frame, sink)
+    cdef readonly Py_ssize_t in_flight
+    cdef readonly Py_ssize_t stray       # answers nobody waited for
+    cdef Py_ssize_t max_in_flight, max_parked, max_pending
+    cdef unsigned int max_depth
+    cdef readonly bint scoped            # ids of one connection or session share one scope
+    cdef public bint null_ids            # unreadable ids are answered as null (R1-R3, JR-13)
+    cdef bint paused
+    cdef public bint closed
+    cdef readonly object close_reason
+    cdef long long next_id
+    cdef object timer
+    cdef double timer_at
+    cdef readonly object idle_waiter     # future set when nothing is in flight any more
+
+    cdef int receive(self, const char *p, Py_ssize_t n, Sink sink) except -1
+    cdef int request(self, const char *p, Py_ssize_t n, const hr_envelope *env, Sink sink, bint unparked) except -1
+    cdef int response(self, const hr_envelope *env, Sink sink) except -1
+    cdef int notification(self, const char *p, Py_ssize_t n, const hr_envelope *env, Sink sink) except -1
+    cdef int refuse(self, const hr_envelope *env, Sink sink, int code, str message, int status) except -1
+    cdef int refuse_error(self, const hr_envelope *env, Sink sink, object error) except -1
+    cdef int park(self, const char *p, Py_ssize_t n, const hr_envelope *env, Sink sink) except -1
+    cdef int unpark(self) except -1
+    cdef int arm(self, double deadline) except -1
+    cdef bytes id_key(self, const hr_token *id)
+    cdef bytes key_of(self, bytes id)
