@@ -8,6 +8,7 @@ HeadraceError
 ├── RequestTimeout         no answer in time (also a TimeoutError)
 ├── ConnectionClosed       the connection ended: .reason, .exit_code of a child
 │   └── ConnectFailed      it never came up
+├── ToolError              raised by a tool: its text is the isError answer the model sees
 └── UsageError             a wrong argument of the public API or the command line
 """
 
@@ -17,7 +18,7 @@ from headrace.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST
 
 __all__ = (
     "ConnectFailed", "ConnectionClosed", "HeadraceError", "LocalProtocolError", "OverloadedError",
-    "RemoteProtocolError", "RequestTimeout", "RpcError", "UsageError",
+    "RemoteProtocolError", "RequestTimeout", "RpcError", "ToolError", "UsageError",
 )  # fmt: skip
 
 
@@ -94,6 +95,10 @@ class ConnectionClosed(HeadraceError, ConnectionError):
 
 class ConnectFailed(ConnectionClosed):
     """The connection or its negotiation never completed."""
+
+
+class ToolError(HeadraceError):
+    """Raised by a tool to fail with a text meant for the model: ``isError`` with that text (JR-36)."""
 
 
 class UsageError(HeadraceError, ValueError):

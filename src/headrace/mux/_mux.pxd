@@ -62,6 +62,7 @@ cdef class Exchange:
     cdef double progress_done            # last progress value sent
     cdef readonly int state              # 0 running, 1 answered, 2 cancelled
     cdef bint counted                    # in mux.in_flight
+    cdef bint failing                    # an error is being answered
     cdef object __weakref__
 
     cdef int keep(self, const hr_envelope *env) except -1

@@ -364,6 +364,9 @@ cdef class Exchange:
             out.put(b'}', 1)
         except Exception as exc:
             sink.rollback()
+            if self.failing:
+                self.mux.runtime.report("an error answer could not be written", exc)
+                return self.fail_rpc(internal_error())
             return self.fail(exc)
         self.state = ANSWERED
         sink.close_response(self)
@@ -374,6 +377,7 @@ cdef class Exchange:
         cdef object answer
         if self.state != RUNNING:
             return 0
+        self.failing = True
         try:
             answer = self.handler.error_of(self, exc)
         except Exception as fault:
@@ -381,9 +385,8 @@ cdef class Exchange:
             answer = internal_error()
         if isinstance(answer, RpcError):
             return self.fail_rpc(answer)
-        if type(answer) is RawResult:
-            return self.finish(answer)
-        return self.fail_rpc(internal_error())
+        # Handlers may answer errors with results of their own (a tool's isError).
+        return self.finish(answer)
 
     cdef int fail_rpc(self, object error) except -1:
         cdef Sink sink = self.sink

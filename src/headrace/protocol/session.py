@@ -1,0 +1,128 @@
+"""One client's side of a server: which era each message belongs to, and the state of a handshake.
+
+A ServerSession is the gate of one scoped mux: a line connection (both eras on one pipe, VN-61) or a
+handshake-era HTTP session. It holds nothing of the modern era, which has no state (VN-28).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from headrace.errors import RpcError
+from headrace.jsonrpc import (
+    CLIENT_CAPABILITIES,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    MODERN_REVISIONS,
+    PROTOCOL_VERSION,
+    UNSUPPORTED_VERSION,
+)
+from headrace.mux import Gate
+
+if TYPE_CHECKING:
+    from headrace.mux import Exchange, Mux, Revision, Sink
+    from headrace.protocol.tables import Tables
+    from headrace.wire import Envelope
+
+__all__ = ("ServerSession", "check_modern_meta", "missing_meta", "unsupported_version")
+
+
+def missing_meta(envelope: Envelope) -> RpcError | None:
+    """The answer to a modern request without its required ``_meta`` members (VN-21), or None."""
+    faults = []
+    if not (envelope.protocol_version or b"").startswith(b'"'):
+        faults.append(PROTOCOL_VERSION)
+    if not (envelope.client_capabilities or b"").startswith(b"{"):
+        faults.append(CLIENT_CAPABILITIES)
+    if not faults:
+        return None
+    return RpcError(
+        INVALID_PARAMS, f"params._meta must hold {' and '.join(faults)}", {"missing": faults}, http_status=400
+    )
+
+
+def unsupported_version(requested: str) -> RpcError:
+    """The answer to a version outside the modern ones (VN-22, VN-66)."""
+    return RpcError(
+        UNSUPPORTED_VERSION,
+        "unsupported protocol version",
+        {"supported": list(MODERN_REVISIONS), "requested": requested[:64]},
+        http_status=400,
+    )
+
+
+def check_modern_meta(envelope: Envelope) -> str:
+    """The modern version a request names; raises the answer to an incomplete ``_meta`` (VN-21)."""
+    fault = missing_meta(envelope)
+    if fault is not None:
+        raise fault
+    version = envelope.protocol_version
+    assert version is not None
+    return str(msgspec.json.decode(version))
+
+
+class ServerSession(Gate):
+    """State of one handshake (or of none yet) and the era decision of its connection.
+
+    ``server`` is the owner, ``tables`` its prepared revisions. Of an HTTP session ``id`` is the
+    session id and ``sink`` the stream for messages that belong to no request.
+    """
+
+    def __init__(self, server: Any, tables: Tables) -> None:
+        self.server = server
+        self.tables = tables
+        self.mux: Mux | None = None
+        self.sink: Sink | None = None
+        self.initialized = False
+        self.client_info: dict[str, Any] | None = None
+        self.client_capabilities: dict[str, Any] = {}
+        self.log_level = "info"
+        self.id: str | None = None
+        self.principal: Any = None
+
+    def bind(self, mux: Mux) -> None:
+        """Ties the session to its mux; the modern table makes the fast decision possible."""
+        self.mux = mux
+        mux.modern = self.tables.modern
+
+    def begin(self, exchange: Exchange) -> ServerSession:
+        """The session that an ``initialize`` opens: on a line connection this one."""
+        return self
+
+    def classify(self, envelope: Envelope, sink: Sink) -> Revision:
+        """VN-61: per message, by its ``_meta`` first, then by the handshake."""
+        if envelope.protocol_version is not None or envelope.client_capabilities is not None:
+            version = check_modern_meta(envelope)
+            if version not in MODERN_REVISIONS:
+                raise unsupported_version(version)
+            return self.tables.modern
+        method = envelope.method
+        if method == "initialize":
+            if self.initialized:
+                raise RpcError(INVALID_REQUEST, "this connection is initialized already", http_status=400)
+            return self.tables.handshake
+        if method == "ping":
+            return self.tables.handshake
+        fault = missing_meta(envelope)
+        assert fault is not None
+        raise fault
+
+    def opened(self, revision: Revision, client_info: dict[str, Any], capabilities: dict[str, Any]) -> None:
+        """The handshake went well: later messages without modern ``_meta`` belong to ``revision``."""
+        self.initialized = True
+        self.client_info = client_info
+        self.client_capabilities = capabilities
+        assert self.mux is not None
+        self.mux.current = revision
+        self.mux.null_ids = revision.name < "2025-11-25"
+
+    def notify(self, envelope: Envelope, sink: Sink) -> None:
+        self.server.notified(self, envelope)
+
+    def bad_input(self, code: int, message: str, sink: Sink) -> None:
+        self.server.log.debug("refused: %s (%d)", message, code)
+
+    def lost(self, reason: Any) -> None:
+        self.server.session_ended(self)

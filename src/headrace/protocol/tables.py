@@ -1,0 +1,133 @@
+"""The prepared tables of a server: one Revision per revision, one set of handlers rendered for each.
+
+Era H starts from the ``handshake`` table (initialize, and ping before it); era M has ``modern``. What
+every modern result carries is appended from prepared bytes, so handlers do not know the era (VN-67).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from headrace.errors import RpcError
+from headrace.jsonrpc import INVALID_PARAMS, LATEST_HANDSHAKE, LOG_LEVELS, MODERN_REVISIONS, R4, R5, SERVER_INFO
+from headrace.mux import Exchange, FunctionHandler, Handler, Revision
+
+if TYPE_CHECKING:
+    from headrace.protocol.session import ServerSession
+
+__all__ = ("SERVED_HANDSHAKES", "Features", "Tables")
+
+SERVED_HANDSHAKES = (R4,)
+"""Handshake revisions that ``initialize`` can agree on, newest first."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+class _InitializeParams(msgspec.Struct, rename="camel"):
+    protocol_version: str
+    capabilities: dict[str, Any] = {}
+    client_info: dict[str, Any] = {}
+
+
+class _SetLevelParams(msgspec.Struct):
+    level: str
+
+
+_decode_initialize = msgspec.json.Decoder(_InitializeParams).decode
+_decode_set_level = msgspec.json.Decoder(_SetLevelParams).decode
+
+
+class Features:
+    """What a server offers, as the tables need it.
+
+    ``info`` is the ``Implementation`` object; ``capabilities(revision)`` makes the capabilities
+    object; ``handlers(revision)`` maps method names to handlers of the server's features.
+    """
+
+    def __init__(
+        self,
+        info: dict[str, Any],
+        instructions: str | None,
+        capabilities: Callable[[str], dict[str, Any]],
+        handlers: Callable[[str], dict[bytes, Handler]],
+    ) -> None:
+        self.info = info
+        self.instructions = instructions
+        self.capabilities = capabilities
+        self.handlers = handlers
+
+
+class Tables:
+    """Revisions of one server, shared by all its connections and sessions."""
+
+    def __init__(self, features: Features) -> None:
+        self.features = features
+        tail = b',"resultType":"complete","_meta":' + _encode({SERVER_INFO: features.info}) + b"}"
+        modern = features.handlers(R5)
+        modern[b"server/discover"] = FunctionHandler(self._discover, urgent=True)
+        self.modern = Revision(R5, modern=True, requests=modern, tail=tail)
+        ping = FunctionHandler(self._ping, urgent=True)
+        self.by_name: dict[str, Revision] = {}
+        for name in SERVED_HANDSHAKES:
+            requests = features.handlers(name)
+            requests[b"ping"] = ping
+            requests[b"logging/setLevel"] = FunctionHandler(self._set_level)
+            self.by_name[name] = Revision(name, modern=False, requests=requests)
+        self.handshake = Revision(
+            LATEST_HANDSHAKE,
+            modern=False,
+            requests={
+                b"initialize": FunctionHandler(self._initialize, urgent=True, cancellable=False),
+                b"ping": ping,
+            },
+        )
+
+    def changed(self) -> None:
+        """To be called after handlers were added or removed."""
+        for revision in (self.modern, *self.by_name.values()):
+            revision.changed()
+
+    def _discover(self, exchange: Exchange) -> bytes:
+        body: dict[str, Any] = {
+            "supportedVersions": list(MODERN_REVISIONS),
+            "capabilities": self.features.capabilities(R5),
+            "ttlMs": 0,
+            "cacheScope": "private",
+        }
+        if self.features.instructions is not None:
+            body["instructions"] = self.features.instructions
+        return _encode(body)
+
+    def _ping(self, exchange: Exchange) -> bytes:
+        return b"{}"
+
+    def _initialize(self, exchange: Exchange) -> bytes:
+        try:
+            params = _decode_initialize(exchange.params or b"{}")
+        except msgspec.ValidationError as exc:
+            # VN-09: without a usable protocolVersion there is nothing to agree on.
+            raise RpcError(INVALID_PARAMS, f"initialize: {exc}", {"supported": list(SERVED_HANDSHAKES)}) from None
+        revision = self.by_name.get(params.protocol_version) or self.by_name[SERVED_HANDSHAKES[0]]
+        session: ServerSession = exchange.mux.gate.begin(exchange)
+        session.opened(revision, params.client_info, params.capabilities)
+        body: dict[str, Any] = {
+            "protocolVersion": revision.name,
+            "capabilities": self.features.capabilities(revision.name),
+            "serverInfo": self.features.info,
+        }
+        if self.features.instructions is not None:
+            body["instructions"] = self.features.instructions
+        return _encode(body)
+
+    def _set_level(self, exchange: Exchange) -> bytes:
+        try:
+            level = _decode_set_level(exchange.params or b"{}").level
+        except msgspec.ValidationError as exc:
+            raise RpcError(INVALID_PARAMS, f"logging/setLevel: {exc}") from None
+        if level not in LOG_LEVELS:
+            raise RpcError(INVALID_PARAMS, f"unknown log level; use one of {', '.join(LOG_LEVELS)}")
+        exchange.mux.gate.log_level = level
+        return b"{}"

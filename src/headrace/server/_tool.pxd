@@ -1,0 +1,32 @@
+from headrace.mux._mux cimport Exchange, Handler
+
+
+cdef class ToolHandler(Handler):
+    # One tool: arguments decoder, caller and result writer, prepared once.
+    cdef readonly str name
+    cdef object function
+    cdef object decode
+    cdef object describe
+    cdef object render
+    cdef object context_type
+    cdef tuple positional
+    cdef tuple keyword
+    cdef str context_keyword
+    cdef Py_ssize_t context_at
+    cdef int mode
+    cdef bint keep_bytes
+    cdef bint plain_text
+    cdef double timeout
+
+    cdef object invoke(self, Exchange ex, object args)
+    cdef int bad_arguments(self, Exchange ex, object exc, object raw) except -1
+
+
+cdef class NamedHandler(Handler):
+    # A method whose params.name chooses the handler: tools/call.
+    cdef readonly dict handlers          # name (bytes, UTF-8) -> Handler
+    cdef object missing                  # (name: str) -> RpcError
+    cdef bytes last_name
+    cdef Handler last_handler
+
+    cdef Handler find(self, const char *p, Py_ssize_t n)
