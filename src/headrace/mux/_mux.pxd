@@ -11,6 +11,7 @@ cdef class Runtime:
     cdef readonly object time            # () -> float, the clock of call_at
     cdef readonly object spawn           # (coroutine) -> task, first step already run
     cdef readonly object run_thread      # (function, *args) -> future
+    cdef readonly object post            # (function, *args) from any thread -> called on the loop, in order
     cdef readonly object report          # (message, exception) -> None, for faults of our own
     cdef readonly Py_ssize_t in_flight   # over all muxes of this runtime
     cdef Py_ssize_t max_in_flight

@@ -89,11 +89,12 @@ cdef class Runtime:
 
     `create_future()`, `call_soon(callback)`, `call_at(when, callback)` -> handle with ``cancel()``,
     `time()` in seconds, `spawn(coroutine)` -> task whose first step has run, `run_thread(function,
-    *args)` -> future, `report(message, exception)` for faults that no caller gets to see.
+    *args)` -> future, `post(function, *args)` from any thread (runs on the loop, before the results of
+    later thread calls), `report(message, exception)` for faults that no caller gets to see.
     `max_in_flight` bounds the requests being handled over all muxes that share this runtime.
     """
 
-    def __init__(self, *, create_future, call_soon, call_at, time, spawn, run_thread, report,
+    def __init__(self, *, create_future, call_soon, call_at, time, spawn, run_thread, post, report,
                  Py_ssize_t max_in_flight=65536):
         self.create_future = create_future
         self.call_soon = call_soon
@@ -101,6 +102,7 @@ cdef class Runtime:
         self.time = time
         self.spawn = spawn
         self.run_thread = run_thread
+        self.post = post
         self.report = report
         self.max_in_flight = max_in_flight
         self.in_flight = 0
