@@ -117,6 +117,9 @@ cdef extern from "hr_sse.h" nogil:
         uint8_t has_retry
         uint16_t id_n
         char *id            # [HR_SSE_ID_MAX], id_n bytes used
+        size_t used         # inner state, read only
+        uint32_t lines
+        const char *ref
     int hr_sse_next(hr_sse *s, const char **p, const char *e, hr_sse_event *out)
     void hr_sse_restart(hr_sse *s, bint keep_id)
     size_t hr_sse_escape_growth(const char *p, size_t n)
