@@ -18,10 +18,14 @@ from mcp_messages import TOOL_SCHEMA, messages
 from headrace import types
 from headrace.jsonrpc import R1, R2, R3, R4, R5, REVISIONS
 
+try:
+    import jsonschema
+except ImportError:  # the round trips are tested without it
+    jsonschema = None
+
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "tests" / "vectors" / "examples"
 EXAMPLE_FILES = sorted(EXAMPLES.glob("*/*.json"))
-jsonschema = pytest.importorskip("jsonschema")
 
 
 @cache
@@ -49,6 +53,12 @@ def validator(revision: str, name: str) -> Any:
     return cls({**schema(revision), "$ref": f"#/{key}/{name}"})
 
 
+def check(revision: str, name: str, raw: bytes) -> None:
+    """What we send is valid by the official schema."""
+    if jsonschema is not None:
+        validator(revision, name).validate(json.loads(raw))
+
+
 # The official examples.
 
 UNKNOWN_MEMBERS = {"list-roots-request.json": {"id"}}
@@ -63,7 +73,7 @@ def test_official_example_survives(path: Path) -> None:
     for member in UNKNOWN_MEMBERS.get(path.name, ()):
         del expected[member]
     assert spelled(out) == expected
-    validator(R5, path.parent.name).validate(json.loads(out))
+    check(R5, path.parent.name, out)
 
 
 def test_every_official_example_is_here() -> None:
@@ -169,7 +179,7 @@ def test_message_survives_and_is_valid(revision: str, name: str, message: dict[s
     out = again(getattr(types.of(revision), name), raw)
     assert spelled(out) == spelled(raw)
     if name != "InputResponses" or revision != R5:  # the schema forgets that an answer may be a fraction
-        validator(revision, name).validate(json.loads(out))
+        check(revision, name, out)
 
 
 # Rules.
@@ -328,6 +338,71 @@ def test_typed_view_of_open_objects() -> None:
     assert view.prompts is types.UNSET
     meta = {"io.modelcontextprotocol/protocolVersion": R5, "io.modelcontextprotocol/clientCapabilities": {}}
     assert msgspec.convert(meta, types.of(R5).RequestMetaObject).protocol_version == R5
+
+
+# The second reading.
+
+
+def test_relaxed_null_means_absent_where_null_has_no_meaning() -> None:
+    v5 = types.of(R5)
+    raw = b"""{"tools":[{"name":"t","title":null,"description":null,"annotations":{"title":null},
+        "_meta":null,"inputSchema":{"type":"object","default":null}}],"nextCursor":null,"ttlMs":60000.0,"cacheScope":"public"}"""
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.json.decode(raw, type=v5.ListToolsResult)
+    found = types.decode_relaxed(raw, v5.ListToolsResult)
+    assert found == v5.ListToolsResult(
+        tools=[
+            types.Tool(
+                name="t",
+                annotations=types.ToolAnnotations(),
+                input_schema={"type": "object", "default": None},
+            )
+        ],
+        next_cursor=None,
+        ttl_ms=60000,
+        cache_scope="public",
+    )
+    assert isinstance(found.ttl_ms, int)
+
+
+def test_relaxed_keeps_null_that_has_a_meaning_and_walks_tagged_blocks() -> None:
+    v5 = types.of(R5)
+    raw = b"""{"structuredContent":null,"isError":null,"content":[
+        {"type":"text","text":"a","annotations":null},
+        {"type":"resource_link","name":"n","uri":"x://","size":3.0,"mimeType":null},
+        {"type":"resource","resource":{"uri":"x://","text":"","mimeType":null}}]}"""
+    found = types.decode_relaxed(raw, v5.CallToolResult)
+    assert found.structured_content is None
+    assert found.is_error is types.UNSET
+    assert found.content == [
+        types.TextContent(text="a"),
+        types.ResourceLink(name="n", uri="x://", size=3),
+        types.EmbeddedResource(resource=types.ResourceContents(uri="x://", text="")),
+    ]
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [b'{"content":null}', b'{"content":[null]}', b'{"content":[{"type":"text","text":null}]}', b"[]", b"5"],
+)
+def test_relaxed_still_refuses_what_is_wrong(raw: bytes) -> None:
+    with pytest.raises(msgspec.ValidationError):
+        types.decode_relaxed(raw, types.CallToolResult)
+
+
+@pytest.mark.parametrize("number", [b"3.5", b"1e300", b"true", b'"3"'])
+def test_relaxed_integer_is_whole_and_exact(number: bytes) -> None:
+    raw = b'{"name":"n","uri":"x://","type":"resource_link","size":' + number + b"}"
+    with pytest.raises(msgspec.ValidationError):
+        types.decode_relaxed(raw, types.ResourceLink)
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_relaxed_agrees_with_strict_on_good_messages(revision: str) -> None:
+    for name, message in messages(revision):
+        kind = getattr(types.of(revision), name)
+        raw = json.dumps(message).encode()
+        assert types.decode_relaxed(raw, kind) == msgspec.json.decode(raw, type=kind)
 
 
 def test_json_trees_are_not_tracked_by_the_collector() -> None:

@@ -20,6 +20,7 @@ from msgspec import UNSET, UnsetType
 
 from headrace.jsonrpc import R5, REVISIONS
 from headrace.types._base import Message
+from headrace.types._relaxed import decode_relaxed
 
 if TYPE_CHECKING:
     from headrace.types import v2024_11_05, v2025_03_26, v2025_06_18, v2025_11_25, v2026_07_28
@@ -88,8 +89,8 @@ __all__ = (
     "ResourceTemplateReference", "Role", "Root", "SamplingMessage", "SamplingMessageContentBlock",
     "StringSchema", "TextContent", "TextResourceContents", "TitledMultiSelectEnumSchema",
     "TitledSingleSelectEnumSchema", "Tool", "ToolAnnotations", "ToolChoice", "ToolResultContent",
-    "ToolUseContent", "UnsetType", "UntitledMultiSelectEnumSchema", "UntitledSingleSelectEnumSchema", "of",
-    "v2024_11_05", "v2025_03_26", "v2025_06_18", "v2025_11_25", "v2026_07_28",
+    "ToolUseContent", "UnsetType", "UntitledMultiSelectEnumSchema", "UntitledSingleSelectEnumSchema",
+    "decode_relaxed", "of", "v2024_11_05", "v2025_03_26", "v2025_06_18", "v2025_11_25", "v2026_07_28",
 )  # fmt: skip
 
 _MODULES = {"v" + revision.replace("-", "_"): revision for revision in REVISIONS}
