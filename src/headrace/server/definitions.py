@@ -1,0 +1,66 @@
+"""The ``Tool`` object of ``tools/list``, for every revision (SF-03, SF-07)."""
+
+import logging
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from headrace.jsonrpc import R2, R3, R4, R5, REVISIONS
+from headrace.server.signature import ToolSignature
+
+__all__ = ("tool_definition", "warn_tool_name")
+
+_log = logging.getLogger("headrace.server")
+_LEVEL = {revision: level for level, revision in enumerate(REVISIONS, start=1)}
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+
+
+def warn_tool_name(name: str) -> bool:
+    """Logs a warning and returns False for a name that clients may not take (SF-04); never refuses it."""
+    if _NAME.fullmatch(name):
+        return True
+    _log.warning("tool name %r: some clients take only 1 to 128 of A-Z a-z 0-9 _ - .", name[:200])
+    return False
+
+
+def tool_definition(
+    signature: ToolSignature,
+    revision: str,
+    *,
+    title: str | None = None,
+    annotations: Any = None,
+    icons: Sequence[Any] | None = None,
+    execution: Any = None,
+    meta: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The definition of a tool as ``revision`` knows it, as plain JSON values.
+
+    ``annotations``, ``icons`` and ``execution`` are Structs of :mod:`headrace.types` or dicts with wire
+    names. What the revision does not know is left out; a title becomes ``annotations.title`` where only
+    that exists.
+    """
+    level = _LEVEL[revision]
+    tool: dict[str, Any] = {"name": signature.name}
+    if title is not None and level >= _LEVEL[R3]:
+        tool["title"] = title
+    if signature.description:
+        tool["description"] = signature.description
+    if icons and level >= _LEVEL[R4]:
+        tool["icons"] = [msgspec.to_builtins(icon) for icon in icons]
+    tool["inputSchema"] = signature.input_schema
+    output = signature.output
+    if output is not None and (level >= _LEVEL[R5] or (level >= _LEVEL[R3] and output.is_object)):
+        tool["outputSchema"] = output.schema
+    if level >= _LEVEL[R2]:
+        hints = dict(msgspec.to_builtins(annotations)) if annotations is not None else {}
+        if title is not None and level < _LEVEL[R3]:
+            hints.setdefault("title", title)
+        if hints:
+            tool["annotations"] = hints
+    if execution is not None and level == _LEVEL[R4]:
+        tool["execution"] = msgspec.to_builtins(execution)
+    if meta and level >= _LEVEL[R3]:
+        tool["_meta"] = meta
+    return tool
