@@ -66,8 +66,9 @@ def check_modern_meta(envelope: Envelope) -> str:
 class ServerSession(Gate):
     """State of one handshake (or of none yet) and the era decision of its connection.
 
-    ``server`` is the owner, ``tables`` its prepared revisions. Of an HTTP session ``id`` is the
-    session id and ``sink`` the stream for messages that belong to no request.
+    ``server`` is the owner, ``tables`` its prepared revisions. ``sink`` takes messages that belong to
+    no request; ``ready`` is set by ``notifications/initialized``. Of an HTTP session ``id`` is the
+    session id.
     """
 
     def __init__(self, server: Any, tables: Tables) -> None:
@@ -76,6 +77,7 @@ class ServerSession(Gate):
         self.mux: Mux | None = None
         self.sink: Sink | None = None
         self.initialized = False
+        self.ready = False
         self.client_info: dict[str, Any] | None = None
         self.client_capabilities: dict[str, Any] = {}
         self.log_level = "info"
@@ -117,6 +119,12 @@ class ServerSession(Gate):
         assert self.mux is not None
         self.mux.current = revision
         self.mux.null_ids = revision.name < "2025-11-25"
+
+    def announce(self, method: bytes, params: bytes | None = None) -> bool:
+        """Sends a notification that belongs to no request, once the handshake is done (VN-05, SF-60)."""
+        if not self.ready or self.mux is None or self.sink is None:
+            return False
+        return self.mux.notify(method, params, self.sink)
 
     def notify(self, envelope: Envelope, sink: Sink) -> None:
         self.server.notified(self, envelope)

@@ -1,0 +1,239 @@
+"""Server: what a program registers its tools on, and what hosts them on any transport."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from headrace.jsonrpc import R5
+from headrace.limits import DEFAULT, Limits
+from headrace.mux import Handler, Mux, Runtime
+from headrace.protocol.session import ServerSession
+from headrace.protocol.tables import Features, Tables
+from headrace.server.definition import ToolOptions
+from headrace.server.tools import ToolRegistry
+from headrace.transports.runtime import make_runtime
+from headrace.transports.workers import WorkerPool
+
+if TYPE_CHECKING:
+    from headrace.server.schema import HeaderParameter
+    from headrace.wire import Envelope
+
+__all__ = ("Server",)
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+class Server:
+    """A tool server. Register tools on it, then :meth:`run` it.
+
+    :param name: programmatic name of the server.
+    :param version: its version.
+    :param title: name to show to people.
+    :param instructions: text that tells a model how to use the server.
+    :param description, website_url, icons: further members of the server's ``Implementation``.
+    :param lifespan: ``lifespan(server)`` is an async context manager entered once before the first
+        connection and left after the last one; what it yields is ``Context.lifespan`` (B98).
+    :param limits: bounds, see :class:`headrace.limits.Limits`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        version: str,
+        title: str | None = None,
+        instructions: str | None = None,
+        description: str | None = None,
+        website_url: str | None = None,
+        icons: Sequence[dict[str, Any]] | None = None,
+        lifespan: Callable[[Server], AbstractAsyncContextManager[Any]] | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        self.name = name
+        self.version = version
+        self.limits = limits or DEFAULT
+        self.log = logging.getLogger("headrace.server")
+        self.lifespan_state: Any = None
+        self._lifespan = lifespan
+        members = {
+            "name": name,
+            "version": version,
+            "title": title,
+            "description": description,
+            "websiteUrl": website_url,
+            "icons": list(icons) if icons else None,
+        }
+        self.info = {key: value for key, value in members.items() if value is not None}
+        self.tools = ToolRegistry(self.limits.page_size, self.log)
+        self.tables = Tables(Features(self.info, instructions, self._capabilities, self._handlers))
+        self.tools.on_change = self._tools_changed
+        self.sessions: set[ServerSession] = set()
+        self._runtime: Runtime | None = None
+        self._workers: WorkerPool | None = None
+        self._users = 0
+        self._exit_stack: contextlib.AsyncExitStack | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._change_due = False
+
+    def __repr__(self) -> str:
+        return f"<Server {self.name} {self.version}, {len(self.tools)} tools>"
+
+    # --- registration -------------------------------------------------------------------------------
+
+    @overload
+    def tool(self, function: _F, /) -> _F: ...
+    @overload
+    def tool(
+        self,
+        *,
+        name: str | None = ...,
+        title: str | None = ...,
+        description: str | None = ...,
+        annotations: Any = ...,
+        icons: Sequence[Any] | None = ...,
+        meta: dict[str, Any] | None = ...,
+        inline: bool = ...,
+        timeout: float | None = ...,
+    ) -> Callable[[_F], _F]: ...
+    def tool(self, function: Any = None, /, **options: Any) -> Any:
+        """Registers a function as a tool; usable bare or with options.
+
+        ``async def`` tools run on the event loop, plain ``def`` tools in worker threads, and with
+        ``inline=True`` plain functions that cannot block run on the loop itself. ``timeout`` (seconds)
+        ends a call with an error result. ``name``, ``title``, ``description``, ``annotations``,
+        ``icons`` and ``meta`` are what ``tools/list`` shows.
+        """
+        if function is not None:
+            self.add_tool(function, **options)
+            return function
+
+        def register(function: _F) -> _F:
+            self.add_tool(function, **options)
+            return function
+
+        return register
+
+    def add_tool(self, function: Callable[..., Any], **options: Any) -> None:
+        """Registers ``function`` with the options of :meth:`tool`; also while the server runs (SF-60)."""
+        self.tools.add(function, ToolOptions(**options))
+
+    def remove_tool(self, name: str) -> None:
+        """Takes a tool away, also while the server runs. Raises KeyError for an unknown name."""
+        self.tools.remove(name)
+
+    def header_parameters(self, name: str) -> tuple[HeaderParameter, ...]:
+        """The parameters of tool ``name`` that HTTP clients mirror as headers (HN-20)."""
+        return self.tools.headers_of(name)
+
+    # --- what the protocol layer asks ----------------------------------------------------------------
+
+    def _capabilities(self, revision: str) -> dict[str, Any]:
+        # list_changed needs a channel: in the modern era that is subscriptions/listen.
+        return {"tools": {} if revision == R5 else {"listChanged": True}, "logging": {}}
+
+    def _handlers(self, revision: str) -> dict[bytes, Handler]:
+        return self.tools.methods(revision)
+
+    @property
+    def runtime(self) -> Runtime:
+        """The runtime of the loop that the server runs on."""
+        if self._runtime is None:
+            raise RuntimeError("the server is not running")
+        return self._runtime
+
+    def new_session(self) -> tuple[ServerSession, Mux]:
+        """A line connection's session with its mux."""
+        session = ServerSession(self, self.tables)
+        mux = Mux(self.runtime, session, self.limits)
+        session.bind(mux)
+        self.sessions.add(session)
+        return session, mux
+
+    def notified(self, session: ServerSession, envelope: Envelope) -> None:
+        """A notification from a client; unknown ones are silent (JR-07)."""
+        if envelope.method == "notifications/initialized":
+            session.ready = True
+
+    def session_ended(self, session: ServerSession) -> None:
+        """A connection or session is gone."""
+        self.sessions.discard(session)
+
+    def _tools_changed(self) -> None:
+        self.tables.changed()
+        loop = self._loop
+        if loop is None or self._change_due:
+            return
+        # A burst of changes is one notification (B113); the caller may be any thread.
+        self._change_due = True
+        loop.call_soon_threadsafe(self._announce)
+
+    def _announce(self) -> None:
+        self._change_due = False
+        for session in list(self.sessions):
+            session.announce(b"notifications/tools/list_changed")
+
+    # --- hosting ------------------------------------------------------------------------------------
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[Server]:
+        """Binds the server to the running loop: lifespan, worker threads, runtime.
+
+        Transports enter it by themselves; it nests, so one server object serves several at once
+        (B115). Raises what the lifespan raises.
+        """
+        loop = asyncio.get_running_loop()
+        if self._users and self._loop is not loop:
+            raise RuntimeError("the server runs on another event loop already")
+        if self._users == 0:
+            self._loop = loop
+            self._workers = WorkerPool(self.limits.worker_threads, f"{self.name}-worker")
+            self._runtime = make_runtime(self.limits, self.log, self._workers)
+            stack = contextlib.AsyncExitStack()
+            try:
+                if self._lifespan is not None:
+                    self.lifespan_state = await stack.enter_async_context(self._lifespan(self))
+            except BaseException:
+                self._stopped()
+                raise
+            self._exit_stack = stack
+        self._users += 1
+        try:
+            yield self
+        finally:
+            self._users -= 1
+            if self._users == 0:
+                stack, self._exit_stack = self._exit_stack, None
+                try:
+                    if stack is not None:
+                        await stack.aclose()
+                finally:
+                    self._stopped()
+
+    def _stopped(self) -> None:
+        if self._workers is not None:
+            self._workers.close()
+        self._workers = None
+        self._runtime = None
+        self._loop = None
+        self.lifespan_state = None
+        self.sessions.clear()
+
+    async def serve(self, **where: Any) -> None:
+        """Hosts the server until it is stopped; see :func:`headrace.server.hosting.serve`."""
+        from headrace.server.hosting import serve
+
+        await serve(self, **where)
+
+    def run(self, **where: Any) -> None:
+        """Hosts the server, blocking: on stdio, or where ``http``, ``unix`` or ``tcp`` say.
+
+        See :func:`headrace.server.hosting.run`.
+        """
+        from headrace.server.hosting import run
+
+        run(self, **where)

@@ -1,0 +1,129 @@
+"""Hosting a server: stdio, HTTP, unix and TCP line streams, alone or together, until it is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from headrace.errors import UsageError
+from headrace.transports.address import parse_address
+from headrace.transports.run import run_until_stopped
+
+if TYPE_CHECKING:
+    import ssl as ssl_module
+
+    from headrace.server.app import Server
+
+__all__ = ("run", "serve")
+
+Address = str | int | tuple[str, int]
+
+
+async def serve(
+    server: Server,
+    *,
+    http: Address | None = None,
+    unix: str | None = None,
+    tcp: Address | None = None,
+    stdio: bool | None = None,
+    path: str = "/mcp",
+    ssl: ssl_module.SSLContext | None = None,
+    allowed_hosts: list[str] | None = None,
+    allowed_origins: list[str] | None = None,
+    cors_origins: list[str] | None = None,
+    json_only: bool = False,
+    on_ready: Callable[[list[str]], Any] | None = None,
+) -> None:
+    """Hosts ``server`` until the task is cancelled, or until the end of stdin when stdio is served.
+
+    ``http`` and ``tcp`` are ``"HOST:PORT"``, a port (on the loopback address) or ``(host, port)``;
+    ``unix`` is a socket path; ``stdio`` is the default when none of them is given. ``path`` is the
+    HTTP endpoint; ``allowed_hosts``, ``allowed_origins`` and ``cors_origins`` see
+    :mod:`headrace.transports.guards`; ``json_only`` never answers with an event stream. ``on_ready``
+    is called with the addresses once all of them accept connections.
+
+    Raises OSError when an address cannot be had, :class:`UsageError` for a wrong one, and what the
+    server's lifespan raises, in each case before anything is served.
+    """
+    if stdio is None:
+        stdio = http is None and unix is None and tcp is None
+    http_at = parse_address(http) if http is not None else None
+    tcp_at = parse_address(tcp) if tcp is not None else None
+    if not path.startswith("/"):
+        raise UsageError(f"path {path!r} must begin with a slash")
+    async with server.running(), contextlib.AsyncExitStack() as stack:
+        addresses: list[str] = []
+        if http_at is not None:
+            from headrace.transports.http_server import serve_http
+
+            listener = await serve_http(
+                server,
+                host=http_at[0],
+                port=http_at[1],
+                path=path,
+                ssl=ssl,
+                allowed_hosts=allowed_hosts,
+                allowed_origins=allowed_origins,
+                cors_origins=cors_origins,
+                json_only=json_only,
+            )
+            stack.push_async_callback(listener.close)
+            addresses.append(listener.url)
+        if unix is not None or tcp_at is not None:
+            from headrace.transports.stream import serve_lines
+
+            if unix is not None:
+                lines = await serve_lines(server, unix=unix)
+                stack.push_async_callback(lines.close)
+                addresses += lines.addresses
+            if tcp_at is not None:
+                lines = await serve_lines(server, host=tcp_at[0], port=tcp_at[1])
+                stack.push_async_callback(lines.close)
+                addresses += lines.addresses
+        if stdio:
+            if on_ready is not None:
+                on_ready([*addresses, "stdio"])
+            await _serve_stdio(server)
+        else:
+            if on_ready is not None:
+                on_ready(addresses)
+            await asyncio.get_running_loop().create_future()
+
+
+async def _serve_stdio(server: Server) -> None:
+    from headrace.transports._link import LineLink
+    from headrace.transports.stdio import claim, open_stdio
+
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[None] = loop.create_future()
+
+    def lost(exc: Exception) -> None:
+        if not ended.done():
+            ended.set_result(None)
+
+    session, mux = server.new_session()
+    link = LineLink(mux, server.limits, on_lost=lost)
+    session.sink = link
+    with claim() as fds:
+        await open_stdio(loop, lambda: link, fds)
+        try:
+            await ended
+        except asyncio.CancelledError:
+            # Stopped by a signal: what is in flight may still be answered, briefly (ST-21).
+            link.drain()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([ended], timeout=server.limits.drain_timeout + 1)
+            raise
+        finally:
+            link.abort()
+
+
+def run(server: Server, *, loop: str = "auto", **where: Any) -> None:
+    """Hosts ``server``, blocking, on an event loop of its own; takes what :func:`serve` takes.
+
+    ``loop`` is ``"uvloop"``, ``"asyncio"`` or ``"auto"`` (uvloop where it is installed). One Ctrl-C or
+    SIGTERM drains and returns; a second one ends at once.
+    """
+    run_until_stopped(lambda: serve(server, **where), loop=loop)

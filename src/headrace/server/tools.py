@@ -1,0 +1,181 @@
+"""The tools of a server: registration, the handlers behind ``tools/call``, the pages of ``tools/list``."""
+
+from __future__ import annotations
+
+import base64
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from headrace.errors import RpcError, UsageError
+from headrace.jsonrpc import INVALID_PARAMS, R5
+from headrace.mux import Exchange, FunctionHandler, Handler
+from headrace.protocol.context import Context, ThreadContext
+from headrace.server._tool import ASYNC, INLINE, THREAD, NamedHandler, ToolHandler
+from headrace.server.arguments import describe_argument_error
+from headrace.server.definition import ToolOptions, tool_definition
+from headrace.server.results import ResultRenderer
+from headrace.server.schema import HeaderParameter, header_parameters
+from headrace.server.signature import ToolSignature, inspect_tool
+
+__all__ = ("ToolEntry", "ToolRegistry")
+
+_encode = msgspec.json.Encoder().encode
+
+
+class _ListParams(msgspec.Struct):
+    cursor: str | None = None
+
+
+_decode_list = msgspec.json.Decoder(_ListParams).decode
+
+
+class ToolEntry:
+    """One registered tool."""
+
+    __slots__ = ("handler", "headers", "options", "signature")
+
+    def __init__(self, signature: ToolSignature, options: ToolOptions, handler: ToolHandler) -> None:
+        self.signature = signature
+        self.options = options
+        self.handler = handler
+        self.headers: tuple[HeaderParameter, ...] = tuple(header_parameters(signature.input_schema))
+
+
+class ToolRegistry:
+    """Tools by name. ``on_change`` is called after each change (list_changed, SF-60)."""
+
+    def __init__(self, page_size: int, log: logging.Logger) -> None:
+        self._page_size = page_size
+        self._log = log
+        self._entries: dict[str, ToolEntry] = {}
+        self._handlers: dict[bytes, Handler] = {}
+        self._named: list[NamedHandler] = []
+        self._pages: dict[str, dict[str | None, bytes]] = {}
+        self.on_change: Callable[[], None] | None = None
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._entries
+
+    def names(self) -> list[str]:
+        """Names in the order of registration, which is the order of ``tools/list``."""
+        return list(self._entries)
+
+    def headers_of(self, name: str) -> tuple[HeaderParameter, ...]:
+        """Parameters of the tool that HTTP mirrors as ``Mcp-Param-*`` (HN-20); empty for unknown names."""
+        entry = self._entries.get(name)
+        return entry.headers if entry is not None else ()
+
+    def add(self, function: Callable[..., Any], options: ToolOptions) -> ToolEntry:
+        """Registers ``function``. Raises :class:`UsageError` for what cannot be a tool."""
+        signature = inspect_tool(
+            function, name=options.name, description=options.description, context_type=Context
+        )
+        if signature.name in self._entries:
+            raise UsageError(f"tool {signature.name!r} is registered already; remove it first or choose another name")
+        if options.inline and signature.is_async:
+            raise UsageError(f"tool {signature.name!r}: inline=True is for plain functions, async ones start inline anyway")
+        mode = ASYNC if signature.is_async else INLINE if options.inline else THREAD
+        renderer = ResultRenderer(signature)
+
+        def describe(exc: msgspec.ValidationError, raw: bytes) -> str:
+            return describe_argument_error(exc, signature, bytes(raw))
+
+        handler = ToolHandler(
+            signature.name,
+            function,
+            decode=signature.decoder.decode,
+            describe=describe,
+            render=renderer.wire,
+            positional=signature.positional,
+            keyword=signature.keyword,
+            context_type=None
+            if signature.context_parameter is None
+            else (ThreadContext if mode == THREAD else Context),
+            context_at=signature.context_position,
+            context_keyword=signature.context_keyword,
+            mode=mode,
+            keep_bytes=signature.has_raw,
+            plain_text=renderer.plain_text,
+            timeout=options.timeout or 0,
+        )
+        entry = ToolEntry(signature, options, handler)
+        self._entries[signature.name] = entry
+        self._handlers[signature.name.encode("utf-8", "surrogatepass")] = handler
+        self._changed()
+        return entry
+
+    def remove(self, name: str) -> None:
+        """Takes a tool away; calls that run go on. Raises KeyError for an unknown name."""
+        del self._entries[name]
+        del self._handlers[name.encode("utf-8", "surrogatepass")]
+        self._changed()
+
+    def _changed(self) -> None:
+        self._pages.clear()
+        for named in self._named:
+            named.changed()
+        if self.on_change is not None:
+            self.on_change()
+
+    # --- methods ------------------------------------------------------------------------------------
+
+    def methods(self, revision: str) -> dict[bytes, Handler]:
+        """The handlers of ``tools/list`` and ``tools/call`` for one revision."""
+        named = NamedHandler(self._handlers, _unknown_tool)
+        self._named.append(named)
+
+        def list_tools(exchange: Exchange) -> bytes:
+            return self._page(revision, _cursor_of(exchange.params))
+
+        return {b"tools/call": named, b"tools/list": FunctionHandler(list_tools)}
+
+    def _page(self, revision: str, cursor: str | None) -> bytes:
+        pages = self._pages.get(revision)
+        if pages is None:
+            pages = self._pages[revision] = self._render(revision)
+        page = pages.get(cursor)
+        if page is None:
+            raise RpcError(INVALID_PARAMS, "unknown cursor; start again without one")  # SF-50
+        return page
+
+    def _render(self, revision: str) -> dict[str | None, bytes]:
+        entries = list(self._entries.values())
+        pages: dict[str | None, bytes] = {}
+        cursor: str | None = None
+        for start in range(0, max(len(entries), 1), self._page_size):
+            part = entries[start : start + self._page_size]
+            body: dict[str, Any] = {"tools": [tool_definition(e.signature, e.options, revision) for e in part]}
+            following = None
+            if start + self._page_size < len(entries):
+                following = body["nextCursor"] = _make_cursor(part[-1].signature.name)
+            if revision == R5:
+                body["ttlMs"] = 0
+                body["cacheScope"] = "private"
+            pages[cursor] = _encode(body)
+            cursor = following
+        return pages
+
+
+def _unknown_tool(name: str) -> RpcError:
+    shown = name if len(name) <= 128 else name[:128] + "..."
+    return RpcError(INVALID_PARAMS, f"unknown tool: {shown}")
+
+
+def _cursor_of(params: bytes | None) -> str | None:
+    if params is None or b"cursor" not in params:
+        return None
+    try:
+        return _decode_list(params).cursor
+    except msgspec.ValidationError as exc:
+        raise RpcError(INVALID_PARAMS, f"tools/list: {exc}") from None
+
+
+def _make_cursor(name: str) -> str:
+    return base64.urlsafe_b64encode(name.encode("utf-8", "surrogatepass")).decode()
+

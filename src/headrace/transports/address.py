@@ -1,0 +1,45 @@
+"""Addresses as people write them: ``HOST:PORT``, ``[::1]:PORT``, a bare port, ``unix:PATH``, ``tcp:HOST:PORT``."""
+
+from __future__ import annotations
+
+from headrace.errors import UsageError
+
+__all__ = ("LOOPBACK", "format_address", "is_loopback", "parse_address")
+
+LOOPBACK = "127.0.0.1"
+
+
+def parse_address(text: str | int | tuple[str, int]) -> tuple[str, int]:
+    """``(host, port)`` of an address; a bare port means the loopback address. Port 0 picks a free one.
+
+    Raises :class:`UsageError` that says which form is expected.
+    """
+    if isinstance(text, tuple):
+        host, port = text
+        return host, _port(str(port), f"{host}:{port}")
+    if isinstance(text, int):
+        return LOOPBACK, _port(str(text), str(text))
+    text = text.strip()
+    if text.isdigit():
+        return LOOPBACK, _port(text, text)
+    host, colon, port = text.rpartition(":")
+    if not colon or (":" in host and not (host.startswith("[") and host.endswith("]"))):
+        raise UsageError(f"address {text!r}: use HOST:PORT, for example 127.0.0.1:8000 or [::1]:8000")
+    host = host[1:-1] if host.startswith("[") else host
+    return host or LOOPBACK, _port(port, text)
+
+
+def _port(port: str, text: str) -> int:
+    if not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise UsageError(f"address {text!r}: the port must be a number from 0 to 65535")
+    return int(port)
+
+
+def format_address(host: str, port: int) -> str:
+    """The text form, IPv6 addresses in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a bind address is reachable from this machine only."""
+    return host == "localhost" or host == "::1" or host.startswith("127.")

@@ -1,0 +1,67 @@
+"""Running a coroutine on the best event loop, with signals that stop it once and cleanly."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from headrace.errors import UsageError
+
+__all__ = ("loop_factory", "run_until_stopped")
+
+
+def loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop]:
+    """The factory of ``"uvloop"``, ``"asyncio"`` or ``"auto"``: uvloop where it is installed (4.5)."""
+    if name not in ("auto", "asyncio", "uvloop"):
+        raise UsageError(f"loop {name!r}: use auto, asyncio or uvloop")
+    if name != "asyncio" and sys.platform != "win32":
+        try:
+            import uvloop
+        except ImportError:
+            if name == "uvloop":
+                raise UsageError("uvloop is not installed") from None
+        else:
+            return uvloop.new_event_loop
+    return asyncio.new_event_loop
+
+
+def run_until_stopped(main: Callable[[], Coroutine[Any, Any, None]], *, loop: str = "auto") -> None:
+    """Runs ``main()`` until it returns, or until SIGINT or SIGTERM cancels it.
+
+    After the first signal ``main`` may clean up; a second one ends the process in the signal's
+    default way. Returns normally in both orderly cases; exceptions of ``main`` are raised.
+    """
+    with asyncio.Runner(loop_factory=loop_factory(loop)) as runner:
+        running = runner.get_loop()
+        stopped = False
+
+        async def supervise() -> None:
+            nonlocal stopped
+            task = asyncio.current_task()
+            assert task is not None
+
+            def stop(signum: int) -> None:
+                nonlocal stopped
+                for each in handled:
+                    running.remove_signal_handler(each)
+                    signal.signal(each, signal.SIG_DFL)
+                stopped = True
+                task.cancel()
+
+            handled = []
+            for signum in (signal.SIGINT, signal.SIGTERM):
+                try:
+                    running.add_signal_handler(signum, stop, signum)
+                except (NotImplementedError, RuntimeError, ValueError):
+                    continue
+                handled.append(signum)
+            try:
+                await main()
+            except asyncio.CancelledError:
+                if not stopped:
+                    raise
+
+        runner.run(supervise())

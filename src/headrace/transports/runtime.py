@@ -1,0 +1,40 @@
+"""Binds the multiplexer's Runtime to the running event loop: asyncio and uvloop alike."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from headrace.mux import Runtime
+from headrace.transports._task import spawner
+
+if TYPE_CHECKING:
+    from headrace.limits import Limits
+    from headrace.transports.workers import WorkerPool
+
+__all__ = ("make_runtime",)
+
+
+def make_runtime(limits: Limits, log: logging.Logger, workers: WorkerPool | None = None) -> Runtime:
+    """A Runtime of the running loop.
+
+    ``workers`` runs plain ``def`` handlers; without it none may be served (clients). Faults that no
+    caller sees go to ``log`` with their traceback.
+    """
+    loop = asyncio.get_running_loop()
+
+    def report(message: str, exc: BaseException) -> None:
+        log.error("%s", message, exc_info=exc)
+
+    return Runtime(
+        create_future=loop.create_future,
+        call_soon=loop.call_soon,
+        call_at=loop.call_at,
+        time=loop.time,
+        spawn=spawner(loop),
+        run_thread=workers.run if workers is not None else None,
+        post=workers.post if workers is not None else loop.call_soon_threadsafe,
+        report=report,
+        max_in_flight=limits.max_in_flight_total,
+    )

@@ -1,0 +1,145 @@
+"""Line streams over sockets: a server on a unix socket or TCP port, and a client's end (ST-09).
+
+The framing is that of stdio; only start and stop differ.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import stat
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from headrace.errors import ConnectFailed, UsageError
+from headrace.transports._link import LineLink
+from headrace.transports.address import format_address
+
+if TYPE_CHECKING:
+    from headrace.limits import Limits
+    from headrace.mux import Mux
+    from headrace.server.app import Server
+
+__all__ = ("LineListener", "open_lines", "remove_stale_socket", "serve_lines")
+
+
+class LineListener:
+    """A listening socket whose connections are line links of one server."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._links: set[LineLink] = set()
+        self._listener: asyncio.AbstractServer | None = None
+        self._path: str | None = None
+        self._empty: asyncio.Future[None] | None = None
+
+    @property
+    def addresses(self) -> list[str]:
+        """Where it listens, as ``unix:PATH`` or ``tcp:HOST:PORT``."""
+        if self._path is not None:
+            return [f"unix:{self._path}"]
+        assert self._listener is not None
+        return [f"tcp:{format_address(*s.getsockname()[:2])}" for s in self._listener.sockets]  # type: ignore[attr-defined]
+
+    @property
+    def connections(self) -> int:
+        """Open connections."""
+        return len(self._links)
+
+    def _connect(self) -> Any:
+        if len(self._links) >= self._server.limits.max_connections:
+            return _Refused()
+        session, mux = self._server.new_session()
+        link: LineLink
+
+        def lost(exc: Exception) -> None:
+            self._links.discard(link)
+            if not self._links and self._empty is not None and not self._empty.done():
+                self._empty.set_result(None)
+
+        link = LineLink(mux, self._server.limits, on_lost=lost)
+        session.sink = link
+        self._links.add(link)
+        return link
+
+    async def close(self) -> None:
+        """Stops accepting, lets requests in flight be answered within ``limits.drain_timeout``, closes."""
+        if self._listener is not None:
+            self._listener.close()
+        if self._path is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(self._path)
+        for link in list(self._links):
+            link.drain()
+        if self._links:
+            self._empty = asyncio.get_running_loop().create_future()
+            # The links give up by themselves; the margin is for a peer that does not read.
+            await asyncio.wait([self._empty], timeout=self._server.limits.drain_timeout + 1)
+            for link in list(self._links):
+                link.abort()
+
+
+class _Refused(asyncio.Protocol):
+    """Over max_connections: closed at once."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.close()
+
+
+def remove_stale_socket(path: str) -> None:
+    """Removes a socket file nobody listens on. Raises UsageError when the path is something else."""
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(mode):
+        raise UsageError(f"{path} exists and is not a socket; choose another path")
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(path)
+        except ConnectionRefusedError:
+            os.unlink(path)
+            return
+        except OSError:
+            return
+    raise UsageError(f"another server listens on {path}")
+
+
+async def serve_lines(
+    server: Server, *, unix: str | None = None, host: str | None = None, port: int | None = None
+) -> LineListener:
+    """Listens on a unix socket or a TCP address. Raises OSError when it cannot be had."""
+    loop = asyncio.get_running_loop()
+    listener = LineListener(server)
+    if unix is not None:
+        remove_stale_socket(unix)
+        listener._listener = await loop.create_unix_server(listener._connect, unix)
+        listener._path = unix
+    else:
+        listener._listener = await loop.create_server(listener._connect, host, port)
+    return listener
+
+
+async def open_lines(
+    mux: Mux,
+    limits: Limits,
+    *,
+    unix: str | None = None,
+    host: str | None = None,
+    port: int | None = None,
+    on_lost: Callable[[Exception], None] | None = None,
+) -> LineLink:
+    """A client's end of a line stream. Raises :class:`ConnectFailed` naming the address."""
+    loop = asyncio.get_running_loop()
+    link = LineLink(mux, limits, serves=False, on_lost=on_lost)
+    try:
+        if unix is not None:
+            await loop.create_unix_connection(lambda: link, unix)
+        else:
+            await loop.create_connection(lambda: link, host, port)
+    except OSError as exc:
+        where = f"unix:{unix}" if unix is not None else f"tcp:{format_address(str(host), int(port or 0))}"
+        raise ConnectFailed(f"cannot connect to {where}: {exc.strerror or exc}") from exc
+    return link
