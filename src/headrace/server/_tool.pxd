@@ -6,6 +6,7 @@ cdef class ToolHandler(Handler):
     cdef readonly str name
     cdef object function
     cdef object decode
+    cdef object repair
     cdef object describe
     cdef object render
     cdef object context_type
@@ -19,7 +20,7 @@ cdef class ToolHandler(Handler):
     cdef double timeout
 
     cdef object invoke(self, Exchange ex, object args)
-    cdef int bad_arguments(self, Exchange ex, object exc, object raw) except -1
+    cdef object second_look(self, Exchange ex, object exc, object raw)
 
 
 cdef class NamedHandler(Handler):

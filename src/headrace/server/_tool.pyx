@@ -60,17 +60,19 @@ cdef class ToolHandler(Handler):
     a context made by `context_type(exchange)` goes in at position `context_at` (-1: none) or as
     `context_keyword`. `mode` is INLINE, ASYNC or THREAD. `describe(exc, raw)` makes the text of an
     isError answer to bad arguments (JR-36); `render(value, revision_name)` makes the bytes of a
-    result object, except for str where `plain_text` allows the short way. `keep_bytes` asks for
+    result object, except for str where `plain_text` allows the short way; `repair(raw, exc)` gets a
+    second look at arguments that did not fit. `keep_bytes` asks for
     arguments as bytes of their own because decoded values may alias them. `timeout` in seconds ends
     the call with an isError answer (0: none).
     """
 
-    def __init__(self, str name not None, function, *, decode, describe, render, tuple positional, tuple keyword=(),
+    def __init__(self, str name not None, function, *, decode, repair, describe, render, tuple positional, tuple keyword=(),
                  context_type=None, Py_ssize_t context_at=-1, str context_keyword=None, int mode=MODE_ASYNC,
                  bint keep_bytes=False, bint plain_text=True, double timeout=0):
         self.name = name
         self.function = function
         self.decode = decode
+        self.repair = repair
         self.describe = describe
         self.render = render
         self.positional = positional
@@ -99,12 +101,12 @@ cdef class ToolHandler(Handler):
         try:
             args = PyObject_CallOneArg(self.decode, raw)
         except Exception as exc:
-            self.bad_arguments(ex, exc, raw)
+            args = self.second_look(ex, exc, raw)
+            if args is None:
+                return 0
+        finally:
             if type(raw) is memoryview:
                 raw.release()
-            return 0
-        if type(raw) is memoryview:
-            raw.release()
         if self.context_type is not None:
             ex.keep(env)
         try:
@@ -157,13 +159,22 @@ cdef class ToolHandler(Handler):
             argv[i] = <PyObject *>(held[i])
         return PyObject_Vectorcall(self.function, argv, n, NULL)
 
-    cdef int bad_arguments(self, Exchange ex, object exc, object raw) except -1:
-        """Arguments of the wrong shape are the tool's own error; broken JSON is the message's (JR-36)."""
+    cdef object second_look(self, Exchange ex, object exc, object raw):
+        """Arguments that only need repair, or None after the error was answered: arguments of the wrong
+        shape are the tool's own error, broken JSON is the message's (JR-36)."""
         if isinstance(exc, ValidationError):
-            return ex.finish(ToolFailure(self.describe(exc, raw)))
-        if isinstance(exc, (DecodeError, UnicodeDecodeError, RecursionError)):
-            return ex.fail(RpcError(PARSE_ERROR, "not a JSON text", http_status=400))
-        return ex.fail(exc)
+            raw = bytes(raw)
+            try:
+                return self.repair(raw, exc)
+            except ValidationError as final:
+                ex.finish(ToolFailure(self.describe(final, raw)))
+            except Exception as fault:
+                ex.fail(fault)
+        elif isinstance(exc, (DecodeError, UnicodeDecodeError, RecursionError)):
+            ex.fail(RpcError(PARSE_ERROR, "not a JSON text", http_status=400))
+        else:
+            ex.fail(exc)
+        return None
 
     cdef int write_result(self, Exchange ex, Outbuf out, object result) except -1:
         if type(result) is str and self.plain_text:

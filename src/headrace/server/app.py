@@ -14,8 +14,7 @@ from headrace.limits import DEFAULT, Limits
 from headrace.mux import Handler, Mux, Runtime
 from headrace.protocol.session import ServerSession
 from headrace.protocol.tables import Features, Tables
-from headrace.server.definition import ToolOptions
-from headrace.server.tools import ToolRegistry
+from headrace.server.tools import ToolOptions, ToolRegistry
 from headrace.transports.runtime import make_runtime
 from headrace.transports.workers import WorkerPool
 
@@ -69,7 +68,7 @@ class Server:
             "icons": list(icons) if icons else None,
         }
         self.info = {key: value for key, value in members.items() if value is not None}
-        self.tools = ToolRegistry(self.limits.page_size, self.log)
+        self.tools = ToolRegistry(self.info, self.limits.page_size)
         self.tables = Tables(Features(self.info, instructions, self._capabilities, self._handlers))
         self.tools.on_change = self._tools_changed
         self.sessions: set[ServerSession] = set()

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import base64
-import logging
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 
 from headrace.errors import RpcError, UsageError
-from headrace.jsonrpc import INVALID_PARAMS, R5
-from headrace.mux import Exchange, FunctionHandler, Handler
+from headrace.jsonrpc import INVALID_PARAMS, R5, SERVER_INFO
+from headrace.mux import Exchange, FunctionHandler, Handler, RawResult
 from headrace.protocol.context import Context, ThreadContext
 from headrace.server._tool import ASYNC, INLINE, THREAD, NamedHandler, ToolHandler
-from headrace.server.arguments import describe_argument_error
-from headrace.server.definition import ToolOptions, tool_definition
+from headrace.server.definitions import tool_definition, warn_tool_name
 from headrace.server.results import ResultRenderer
-from headrace.server.schema import HeaderParameter, header_parameters
+from headrace.server.schema import HeaderParameter
 from headrace.server.signature import ToolSignature, inspect_tool
 
-__all__ = ("ToolEntry", "ToolRegistry")
+__all__ = ("ToolEntry", "ToolOptions", "ToolRegistry")
 
 _encode = msgspec.json.Encoder().encode
 
@@ -32,24 +30,43 @@ class _ListParams(msgspec.Struct):
 _decode_list = msgspec.json.Decoder(_ListParams).decode
 
 
-class ToolEntry:
+class ToolOptions(msgspec.Struct, kw_only=True):
+    """What a registration may say beside the function; see :meth:`headrace.Server.tool`."""
+
+    name: str | None = None
+    title: str | None = None
+    description: str | None = None
+    annotations: Any = None
+    icons: Sequence[Any] | None = None
+    meta: dict[str, Any] | None = None
+    inline: bool = False
+    timeout: float | None = None
+    forbid_unknown: bool = False
+    input_schema: dict[str, Any] | None = None
+    output_schema: dict[str, Any] | None = None
+
+
+class ToolEntry(NamedTuple):
     """One registered tool."""
 
-    __slots__ = ("handler", "headers", "options", "signature")
+    signature: ToolSignature
+    options: ToolOptions
+    handler: ToolHandler
 
-    def __init__(self, signature: ToolSignature, options: ToolOptions, handler: ToolHandler) -> None:
-        self.signature = signature
-        self.options = options
-        self.handler = handler
-        self.headers: tuple[HeaderParameter, ...] = tuple(header_parameters(signature.input_schema))
+    def definition(self, revision: str) -> dict[str, Any]:
+        """Its object in ``tools/list``."""
+        o = self.options
+        return tool_definition(
+            self.signature, revision, title=o.title, annotations=o.annotations, icons=o.icons, meta=o.meta
+        )
 
 
 class ToolRegistry:
-    """Tools by name. ``on_change`` is called after each change (list_changed, SF-60)."""
+    """Tools by name. ``info`` is the server's own description; ``on_change`` is called after each change (SF-60)."""
 
-    def __init__(self, page_size: int, log: logging.Logger) -> None:
+    def __init__(self, info: dict[str, Any], page_size: int) -> None:
+        self._info = info
         self._page_size = page_size
-        self._log = log
         self._entries: dict[str, ToolEntry] = {}
         self._handlers: dict[bytes, Handler] = {}
         self._named: list[NamedHandler] = []
@@ -69,44 +86,55 @@ class ToolRegistry:
     def headers_of(self, name: str) -> tuple[HeaderParameter, ...]:
         """Parameters of the tool that HTTP mirrors as ``Mcp-Param-*`` (HN-20); empty for unknown names."""
         entry = self._entries.get(name)
-        return entry.headers if entry is not None else ()
+        return entry.signature.headers if entry is not None else ()
 
     def add(self, function: Callable[..., Any], options: ToolOptions) -> ToolEntry:
         """Registers ``function``. Raises :class:`UsageError` for what cannot be a tool."""
         signature = inspect_tool(
-            function, name=options.name, description=options.description, context_type=Context
-        )
-        if signature.name in self._entries:
-            raise UsageError(f"tool {signature.name!r} is registered already; remove it first or choose another name")
-        if options.inline and signature.is_async:
-            raise UsageError(f"tool {signature.name!r}: inline=True is for plain functions, async ones start inline anyway")
-        mode = ASYNC if signature.is_async else INLINE if options.inline else THREAD
-        renderer = ResultRenderer(signature)
-
-        def describe(exc: msgspec.ValidationError, raw: bytes) -> str:
-            return describe_argument_error(exc, signature, bytes(raw))
-
-        handler = ToolHandler(
-            signature.name,
             function,
+            name=options.name,
+            description=options.description,
+            context_type=Context,
+            forbid_unknown=options.forbid_unknown,
+            input_schema=options.input_schema,
+            output_schema=options.output_schema,
+        )
+        name = signature.name
+        if name in self._entries:
+            raise UsageError(f"tool {name!r} is registered already; remove it first or choose another name")
+        if options.inline and signature.is_async:
+            raise UsageError(f"tool {name!r}: inline=True is for plain functions; async ones start inline anyway")
+        if options.timeout is not None and not options.timeout > 0:
+            raise UsageError(f"tool {name!r}: timeout must be a positive number of seconds")
+        warn_tool_name(name)
+        mode = ASYNC if signature.is_async else INLINE if options.inline else THREAD
+        renderer = ResultRenderer(
+            name, signature.output, modern_meta={SERVER_INFO: self._info}, complete=RawResult
+        )
+        context = None
+        if signature.context_parameter is not None:
+            context = ThreadContext if mode == THREAD else Context
+        by_keyword = context is not None and signature.context_position is None
+        handler = ToolHandler(
+            name,
+            signature.function,
             decode=signature.decoder.decode,
-            describe=describe,
+            repair=signature.retry,
+            describe=signature.describe,
             render=renderer.wire,
             positional=signature.positional,
             keyword=signature.keyword,
-            context_type=None
-            if signature.context_parameter is None
-            else (ThreadContext if mode == THREAD else Context),
-            context_at=signature.context_position,
-            context_keyword=signature.context_keyword,
+            context_type=context,
+            context_at=-1 if signature.context_position is None else signature.context_position,
+            context_keyword=signature.context_parameter if by_keyword else None,
             mode=mode,
             keep_bytes=signature.has_raw,
             plain_text=renderer.plain_text,
             timeout=options.timeout or 0,
         )
         entry = ToolEntry(signature, options, handler)
-        self._entries[signature.name] = entry
-        self._handlers[signature.name.encode("utf-8", "surrogatepass")] = handler
+        self._entries[name] = entry
+        self._handlers[name.encode("utf-8", "surrogatepass")] = handler
         self._changed()
         return entry
 
@@ -150,7 +178,7 @@ class ToolRegistry:
         cursor: str | None = None
         for start in range(0, max(len(entries), 1), self._page_size):
             part = entries[start : start + self._page_size]
-            body: dict[str, Any] = {"tools": [tool_definition(e.signature, e.options, revision) for e in part]}
+            body: dict[str, Any] = {"tools": [entry.definition(revision) for entry in part]}
             following = None
             if start + self._page_size < len(entries):
                 following = body["nextCursor"] = _make_cursor(part[-1].signature.name)
