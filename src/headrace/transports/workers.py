@@ -28,7 +28,7 @@ class _Outlet:
     def __init__(self, pool: "WorkerPool", loop: asyncio.AbstractEventLoop) -> None:
         self.pool = pool
         self.loop = loop
-        self.ready: deque[tuple[asyncio.Future[Any], Any, BaseException | None]] = deque()
+        self.ready: deque[tuple[asyncio.Future[Any] | None, Any, BaseException | None]] = deque()
         self.waking = False
 
     def put(self, future: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:
@@ -50,12 +50,31 @@ class _Outlet:
         ready = self.ready
         while ready:
             future, value, error = ready.popleft()
-            if future.done():
+            if future is None:
+                value()
+            elif future.done():
                 self.pool._drop()
             elif error is None:
                 future.set_result(value)
             else:
                 future.set_exception(error)
+
+
+class _Posted:
+    """A call for the loop that cannot break the delivery of what is queued behind it."""
+
+    __slots__ = ("args", "fn", "loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, fn: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        self.loop = loop
+        self.fn = fn
+        self.args = args
+
+    def __call__(self) -> None:
+        try:
+            self.fn(*self.args)
+        except Exception as exc:
+            self.loop.call_exception_handler({"message": f"{self.fn!r} failed", "exception": exc})
 
 
 class _Job:
@@ -175,6 +194,15 @@ class WorkerPool:
             return future
         future.add_done_callback(self._forget)
         return future
+
+    def post(self, fn: Callable[..., Any], /, *args: Any) -> None:
+        """Calls ``fn(*args)`` on the loop, from any thread: before the results of jobs that end later (B78).
+
+        Exceptions of ``fn`` go to the loop's exception handler. Does nothing on a closed pool.
+        """
+        outlet = self._outlet
+        if outlet is not None:
+            outlet.put(None, _Posted(outlet.loop, fn, args), None)
 
     def close(self) -> None:
         """Cancels the jobs that wait and lets each thread end after the job it has. Returns at once.
