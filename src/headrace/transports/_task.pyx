@@ -8,9 +8,9 @@ when it suspends is wrong in ways that show late (a cancel is lost, ``asyncio.ti
 
 - Python 3.12 and later: ``asyncio.Task(..., eager_start=True)``.
 - Python 3.11 has no public way: ``Task.__init__`` always schedules the first step. The C Task is
-  allocated, its fields are filled as ``Task.__init__`` fills them, and its own step function runs at once. The
-  layout of the struct is private but final (3.11 takes security fixes only), and nothing trusts it unseen:
-  at import a Task made by ``asyncio`` is compared with the expected layout field by field.
+  allocated, its fields are filled as ``Task.__init__`` fills them, and its own step function runs at once.
+  The layout of the struct is private but final (3.11 takes security fixes only), and nothing trusts it
+  unseen: at import a Task made by ``asyncio`` is compared with the expected layout field by field.
 - Where that comparison fails, where a task factory is set, or where ``asyncio.Task`` was replaced:
   ``loop.create_task``. The coroutine then starts in the next turn of the loop, which callers must expect of
   any coroutine anyway.
@@ -114,8 +114,9 @@ cdef tuple NO_ARGS = ()
 cdef object step = None                # 3.11: the reusable callable that steps a task; None: layout not known
 cdef uint64_t named = 0                # tasks given a name so far
 
-cdef enum:
+cdef enum:                             # of a future's state
     PENDING = 0
+    FINISHED = 2
 
 
 cdef class Probe:
@@ -138,7 +139,8 @@ cdef bint matches(object task, object probe, object coro, object context, object
     cdef hr_step311 *s = <hr_step311 *><PyObject *>scheduled
     if Task.__basicsize__ != sizeof(hr_task311) or type(scheduled).__basicsize__ != sizeof(hr_step311):
         return False
-    if Task.__dictoffset__ + 2 * <Py_ssize_t>sizeof(void *) != <Py_ssize_t>(<char *>&t.cancelled_exc - <char *>t):
+    if (Task.__weakrefoffset__ + <Py_ssize_t>sizeof(void *)
+            != <Py_ssize_t>(<char *>&t.cancelled_exc - <char *>t)):
         return False
     if s.task != <PyObject *>task or s.arg != NULL:
         return False
@@ -155,7 +157,17 @@ cdef bint matches(object task, object probe, object coro, object context, object
     if (t.blocking, t.must_cancel, t.num_cancels) != (1, 1, 1) or t.cancel_msg == NULL:
         return False
     task._log_destroy_pending = False
-    return t.log_destroy_pending == 0 and <object>t.cancel_msg == "why"
+    if t.log_destroy_pending != 0 or <object>t.cancel_msg != "why":
+        return False
+    # A Task shares the head of its struct with Future, whose state is easier to move.
+    future = asyncio.Future(loop=probe)
+    error = ValueError()
+    future.set_exception(error)
+    t = <hr_task311 *><PyObject *>future
+    if (t.state, t.log_tb) != (FINISHED, 1) or t.exception != <PyObject *>error:
+        return False
+    future.exception()
+    return t.log_tb == 0
 
 
 async def nothing():
@@ -257,7 +269,7 @@ cdef class Spawner311:
         try:
             PyContext_Enter(context)
             try:
-                # Borrowed, and read before anything else can run: one callable serves every task, nested ones too.
+                # Borrowed, and read before anything else can run: one callable serves all tasks.
                 s.task = <PyObject *>task
                 hr_call_type(step)(step, NO_ARGS, NULL)
             finally:
@@ -272,7 +284,11 @@ cdef class Spawner311:
 
 
 cdef class SpawnerStdlib:
-    """`spawn` for Python 3.12 and later."""
+    """`spawn` for Python 3.12 and later.
+
+    A task that never suspended has given up its coroutine, and `get_coro()` of such a task crashes 3.12.1:
+    take the result of a finished task and let it go.
+    """
 
     cdef object loop
 
@@ -302,11 +318,11 @@ def spawner(loop):
 
     :param loop: a running event loop (asyncio's, uvloop's, or any with the same interface).
     :returns: ``spawn(coro)``: runs the first step of the coroutine `coro` at once, in a copy of the current
-        context, and returns its ``asyncio.Task``. If the task is ``done()`` the coroutine never
-        suspended and the result can be taken at once; otherwise add a done callback. `spawn` must be called on the
+        context, and returns its ``asyncio.Task``. If the task is ``done()`` the coroutine never suspended
+        and the result can be taken at once; otherwise add a done callback. `spawn` must be called on the
         thread of `loop`, from a callback of the loop or from inside a task. It raises TypeError for what is
-        not a coroutine, and passes on KeyboardInterrupt and SystemExit raised by the first step, as the loop
-        would. If the loop has a task factory, the factory makes the task.
+        not a coroutine, and passes on KeyboardInterrupt and SystemExit raised by the first step, as the
+        loop would. A task factory that the loop has when `spawner` is called makes the tasks instead.
     """
     factory = loop.get_task_factory()
     if asyncio.Task is not Task or (factory is not None
