@@ -777,8 +777,8 @@ cdef class Mux:
                 return self.refuse_error(env, sink, error)
         handler = revision.find(&env.method)
         if handler is None:
-            return self.refuse_error(
-                env, sink, self.gate.unknown_method(revision, envelope_from(p, n, env), sink))
+            error = self.gate.unknown_method(revision, envelope_from(p, n, env), sink)
+            return 0 if error is None else self.refuse_error(env, sink, error)
         if env.params.type != HR_T_OBJECT and env.params.type > HR_T_NULL:
             return self.refuse(env, sink, INVALID_PARAMS, "params must be an object", 0)
         if not handler.urgent and (
@@ -848,7 +848,7 @@ cdef class Mux:
         """Answers without an exchange: bad input, or a request that was not started."""
         cdef bytes id = None
         self.gate.bad_input(error.code, error.message, sink)
-        if sink.closed or not self.gate.answers_bad_input:
+        if sink.closed or (env.kind != HR_REQUEST and not self.gate.answers_bad_input):
             return 0
         if env.id_usable:
             id = PyBytes_FromStringAndSize(env.id.p, env.id.n)
@@ -862,6 +862,7 @@ cdef class Mux:
         """Answers input that never became a message (an overlong line): an error without an id."""
         cdef hr_envelope env
         env.id_usable = 0
+        env.kind = HR_INVALID
         self.refuse(&env, sink, code, message, status)
 
     # --- bounds -----------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ class Gate:
     """Defaults: answers bad input, knows no revision, drops what nobody asked for."""
 
     answers_bad_input = True
-    """Whether unreadable input is answered. A client never does (B07)."""
+    """Whether input that is no request is answered. A client never does (B07)."""
 
     def classify(self, envelope: Envelope, sink: Sink) -> Revision:
         """The revision to serve this request under, when the fast decision did not apply.
@@ -31,8 +31,8 @@ class Gate:
         """
         raise RpcError(METHOD_NOT_FOUND, "no such method")
 
-    def unknown_method(self, revision: Revision, envelope: Envelope, sink: Sink) -> RpcError:
-        """The answer to a request without a handler (JR-32)."""
+    def unknown_method(self, revision: Revision, envelope: Envelope, sink: Sink) -> RpcError | None:
+        """The answer to a request without a handler (JR-32); None answers nothing (JR-15)."""
         return RpcError(METHOD_NOT_FOUND, "unknown method", http_status=404 if revision.modern else None)
 
     def notify(self, envelope: Envelope, sink: Sink) -> None:
