@@ -1,0 +1,71 @@
+# The two commands: `make demo` and `make test`. Everything they need is set up by them, in .venv and build/.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PY := $(BIN)/python
+PYTEST := $(PY) -m pytest -q -p no:cacheprovider
+DEBUG_LIB := build/debug/lib
+ASAN_LIB := build/asan/lib
+
+.DEFAULT_GOAL := help
+.PHONY: help build demo test test-c test-release test-debug lint bench debug asan peers clean dist
+
+help:
+	@echo "make demo    set up, host the demo tool server over HTTP, call it, print a throughput line"
+	@echo "make test    set up and run all tests: C under sanitizers, release and debug builds, both event loops, peers"
+	@echo "make bench   benchmarks, short: ratios against raw loops and other SDKs"
+	@echo "make build   build in place (release)"
+	@echo "make debug   build with asserts and live-object counters into $(DEBUG_LIB)"
+	@echo "make asan    build with sanitizers into $(ASAN_LIB) and run the wire and mux tests on it"
+	@echo "make lint    ruff, mypy, stubtest"
+	@echo "make dist    sdist and wheel into dist/"
+
+$(VENV)/.ready: pyproject.toml
+	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	@$(PY) -m pip install -q -U pip "setuptools>=77" wheel "cython~=3.3.0"
+	@$(PY) -m pip install -q --no-build-isolation -e ".[cli,test]"
+	@touch $@
+
+build: $(VENV)/.ready
+	@$(PY) setup.py -q build_ext --inplace --parallel 2
+
+demo: build
+	@$(PY) examples/run_demo.py
+
+debug: $(VENV)/.ready
+	@HEADRACE_BUILD=debug $(PY) setup.py -q build_py --build-lib $(DEBUG_LIB) build_ext --build-lib $(DEBUG_LIB) --build-temp build/debug/tmp --parallel 2
+
+asan: $(VENV)/.ready
+	@HEADRACE_BUILD=asan $(PY) setup.py -q build_py --build-lib $(ASAN_LIB) build_ext --build-lib $(ASAN_LIB) --build-temp build/asan/tmp --parallel 2
+	LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc \
+		PYTHONPATH=$(ASAN_LIB) $(PYTEST) --timeout 300 tests/unit/test_lines.py tests/unit/test_envelope.py tests/unit/test_http1.py tests/unit/test_sse.py tests/property tests/unit/test_mux.py
+
+test: test-c lint test-release test-debug
+
+test-c:
+	@$(MAKE) --no-print-directory -C tests/csrc test
+
+lint: build
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+test-release: build peers
+	$(PYTEST) tests
+
+# The debug build asserts and counts live objects: the parts with state run on it once more.
+test-debug: debug
+	PYTHONPATH=$(DEBUG_LIB) HEADRACE_DEBUG=1 $(PYTEST) tests/unit tests/interaction tests/leak
+
+peers: $(VENV)/.ready
+	@$(MAKE) --no-print-directory -C tests/interop install PYTHON=$(abspath $(PY))
+
+bench: build peers
+	@$(PY) benchmarks/run.py
+
+dist: $(VENV)/.ready
+	@$(PY) -m pip install -q build
+	@$(PY) -m build -q
+
+clean:
+	rm -rf build dist src/*.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache
+	find src \( -name '*.so' -o -name '*.c' \) -delete
