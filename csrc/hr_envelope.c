@@ -222,6 +222,13 @@ static void judge_id(scanner *k)
     out->id_small = 1;
 }
 
+static void no_id(hr_envelope *out)
+{
+    memset(&out->id, 0, sizeof out->id);
+    out->id_usable = out->id_small = 0;
+    out->id_int = 0;
+}
+
 static hr_up read_message(hr_up p, scanner *k)
 {
     hr_envelope *out = k->out;
@@ -249,6 +256,8 @@ static hr_up read_message(hr_up p, scanner *k)
             }
         }
         p = next_member(end, k, &more);
+        /* digits that no comma or brace follows may be a part of the id only */
+        if (HR_UNLIKELY(!p && t && t == &out->id)) no_id(out);
     }
     return p;
 }
@@ -259,13 +268,6 @@ static int is_version_2(const hr_token *t)
     char text[18]; /* three characters, each at most \uXXXX */
     if (t->type != HR_T_STRING || !t->escaped || t->n - 2 > sizeof text) return 0;
     return hr_json_unescape(text, t->p + 1, t->n - 2) == 3 && memcmp(text, "2.0", 3) == 0;
-}
-
-static void no_id(hr_envelope *out)
-{
-    memset(&out->id, 0, sizeof out->id);
-    out->id_usable = out->id_small = 0;
-    out->id_int = 0;
 }
 
 /* What is wrong with the message as a whole, or NULL after out->kind was set. */
@@ -336,10 +338,11 @@ int hr_envelope_scan(const char *text, size_t n, uint32_t max_depth, uint32_t fl
 void hr_envelope_rebase(hr_envelope *env, const char *from, const char *to)
 {
     hr_token *const tokens[] = {
-        &env->id, &env->method, &env->params, &env->result, &env->error, &env->name, &env->uri, &env->arguments,
-        &env->cursor, &env->meta, &env->request_id, &env->note_token, &env->task_id, &env->progress_token,
-        &env->protocol_version, &env->client_capabilities, &env->client_info, &env->log_level,
-        &env->subscription_id,
+        &env->id, &env->method, &env->params, &env->result, &env->error,
+        &env->name, &env->uri, &env->arguments, &env->cursor, &env->meta,
+        &env->request_id, &env->note_token, &env->task_id,
+        &env->progress_token, &env->protocol_version, &env->client_capabilities, &env->client_info,
+        &env->log_level, &env->subscription_id,
     };
     for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++)
         if (tokens[i]->n) tokens[i]->p = to + (tokens[i]->p - from);

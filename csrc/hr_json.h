@@ -34,7 +34,8 @@ const char *hr_json_ws(const char *p, const char *e);
 int hr_json_value(const char *p, const char *e, uint32_t depth, uint32_t max_depth, hr_token *out);
 
 /* The same by structure only: strings and brackets are matched and depth is counted, but scalars,
- * commas, colons, escapes and UTF-8 inside are left to whoever decodes the span later. */
+ * commas, colons, escapes and UTF-8 inside are left to whoever decodes the span later. A backslash
+ * outside a string is a fault all the same. */
 int hr_json_skip(const char *p, const char *e, uint32_t depth, uint32_t max_depth, hr_token *out);
 
 /* Whole-buffer check: one value with white space around it and nothing else. */

@@ -265,13 +265,18 @@ hr_up hr_skip_container(hr_up p, hr_scan *s, uint32_t depth)
     for (; p < e; p += BLOCK) {
         __m128i x[4], y[4];
         load64(x, p, e);
-        const uint64_t quote = equal64(x, '"') & ~escaped_bits(equal64(x, '\\'), &carry);
+        const uint64_t backslash = equal64(x, '\\');
+        const uint64_t quote = equal64(x, '"') & ~escaped_bits(backslash, &carry);
         const uint64_t inside = prefix_xor(quote) ^ in_string;
         in_string = (uint64_t)0 - (inside >> 63);
         /* bit 5 set turns [ into { and ] into } and nothing else into either */
         for (int i = 0; i < 4; i++) y[i] = _mm_or_si128(x[i], _mm_set1_epi8(0x20));
         const uint64_t opening = equal64(y, '{') & ~inside;
-        for (uint64_t left = opening | (equal64(y, '}') & ~inside); left; left &= left - 1) {
+        uint64_t left = opening | (equal64(y, '}') & ~inside);
+        /* a backslash outside a string; what is before it was read rightly */
+        const uint64_t stray = backslash & ~inside;
+        if (HR_UNLIKELY(stray)) left &= (stray & -stray) - 1;
+        for (; left; left &= left - 1) {
             const hr_up c = p + __builtin_ctzll(left);
             if (left & -left & opening) {
                 if (HR_UNLIKELY(d >= room)) return hr_fault(s, c, HR_TOO_DEEP);
@@ -284,6 +289,7 @@ hr_up hr_skip_container(hr_up p, hr_scan *s, uint32_t depth)
                 }
             }
         }
+        if (HR_UNLIKELY(stray)) return hr_fault(s, p + __builtin_ctzll(stray), HR_BAD_JSON);
     }
     return hr_fault(s, e, HR_BAD_JSON);
 }
@@ -324,6 +330,8 @@ hr_up hr_skip_container(hr_up p, hr_scan *s, uint32_t depth)
                 return p + 1;
             }
             break;
+        case '\\':
+            return hr_fault(s, p, HR_BAD_JSON);
         default:
             break;
         }

@@ -10,9 +10,9 @@ from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.stdint cimport uint32_t
 
 from headrace.wire._cjson cimport (
-    HR_BAD_UTF8, HR_BATCH, HR_ERROR, HR_INVALID, HR_NOTIFICATION, HR_OK, HR_REQUEST, HR_RESULT, HR_SCAN_LOOSE,
-    HR_T_STRING, HR_TOO_DEEP, hr_envelope, hr_envelope_rebase, hr_envelope_scan, hr_json_skip, hr_json_unescape,
-    hr_json_ws, hr_token,
+    HR_BAD_UTF8, HR_BATCH, HR_ERROR, HR_NOTIFICATION, HR_OK, HR_REQUEST, HR_RESULT, HR_SCAN_LOOSE,
+    HR_T_STRING, HR_TOO_DEEP, hr_envelope, hr_envelope_rebase, hr_envelope_scan, hr_json_skip,
+    hr_json_unescape, hr_json_ws, hr_token,
 )
 
 from headrace.errors import RemoteProtocolError, UsageError

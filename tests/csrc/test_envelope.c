@@ -1,0 +1,214 @@
+/* hr_envelope_scan on every vector, the text placed right before a page that may not be read; every
+ * vector also cut at each byte, with other bytes behind it, and mutated. */
+#include <pthread.h>
+
+#include "guard.h"
+#include "hr_envelope.h"
+#include "vectors.h"
+
+static const struct {
+    const char *name;
+    size_t offset;
+} TOKENS[] = {
+#define TOKEN(name) {#name, offsetof(hr_envelope, name)}
+    TOKEN(id), TOKEN(method), TOKEN(params), TOKEN(result), TOKEN(error), TOKEN(name), TOKEN(uri),
+    TOKEN(arguments), TOKEN(cursor), TOKEN(meta), TOKEN(request_id), TOKEN(note_token), TOKEN(task_id),
+    TOKEN(progress_token), TOKEN(protocol_version), TOKEN(client_capabilities), TOKEN(client_info),
+    TOKEN(log_level), TOKEN(subscription_id),
+};
+enum { TOKEN_COUNT = sizeof TOKENS / sizeof *TOKENS };
+
+static const char *const KINDS[] = {"invalid", "request", "notification", "result", "error", "batch"};
+
+static const hr_token *token_at(const hr_envelope *e, size_t i)
+{
+    return (const hr_token *)(const void *)((const char *)e + TOKENS[i].offset);
+}
+
+static const hr_token *token_named(const hr_envelope *e, const char *name)
+{
+    for (size_t i = 0; i < TOKEN_COUNT; i++)
+        if (strcmp(TOKENS[i].name, name) == 0) return token_at(e, i);
+    return NULL;
+}
+
+/* Whatever the text: every token lies inside it and is a value of the type it claims. */
+static void check_sound(const hr_envelope *e, int rc, const char *p, size_t n, int loose,
+                        const char *title)
+{
+    for (size_t i = 0; i < TOKEN_COUNT; i++) {
+        const hr_token *t = token_at(e, i);
+        if (!t->n) {
+            CHECK(!t->p && !t->type && !t->escaped, "%s %s", title, TOKENS[i].name);
+            continue;
+        }
+        CHECK(t->p >= p && t->p + t->n <= p + n, "%s %s", title, TOKENS[i].name);
+        hr_token again;
+        const int within = hr_json_skip(t->p, t->p + t->n, 0, 1024, &again);
+        CHECK(within == HR_OK && again.n == t->n && again.type == t->type && again.escaped == t->escaped,
+              "%s %s", title, TOKENS[i].name);
+        if (!loose)
+            CHECK(hr_json_value(t->p, t->p + t->n, 0, 1024, &again) == HR_OK && again.n == t->n,
+                  "%s %s", title, TOKENS[i].name);
+    }
+    CHECK(e->id_usable == (e->id.type == HR_T_STRING || e->id.type == HR_T_INT), "%s", title);
+    CHECK(!e->id_small || e->id.type == HR_T_INT, "%s", title);
+    if (rc != HR_OK) {
+        CHECK(e->kind == HR_INVALID && !e->reason && e->fault <= n, "%s", title);
+    } else {
+        CHECK((e->kind == HR_INVALID) == (e->reason != NULL), "%s", title);
+        if (!loose) CHECK(hr_json_check(p, n, 1024) == HR_OK, "%s", title);
+    }
+}
+
+static void check_vector(const vector *v, const char *p, size_t n, uint32_t depth, uint32_t flags)
+{
+    hr_envelope e;
+    const int rc = hr_envelope_scan(p, n, depth, flags, &e);
+    check_sound(&e, rc, p, n, flags & HR_SCAN_LOOSE, v->name);
+    int wanted = HR_OK;
+    for (size_t i = 0; i < v->count; i++) {
+        const vector_field *f = &v->fields[i];
+        const hr_token *t = token_named(&e, f->key);
+        if (strcmp(f->key, "bad") == 0) {
+            wanted = f->value[0] == 'j' ? HR_BAD_JSON : f->value[0] == 'u' ? HR_BAD_UTF8 : HR_TOO_DEEP;
+        } else if (strcmp(f->key, "at") == 0) {
+            CHECK(e.fault == strtoul(f->value, NULL, 10), "%s: %zu", v->name, e.fault);
+        } else if (strcmp(f->key, "kind") == 0) {
+            CHECK(strcmp(KINDS[e.kind], f->value) == 0, "%s: %s", v->name, KINDS[e.kind]);
+        } else if (strcmp(f->key, "reason") == 0) {
+            CHECK(e.reason && strcmp(e.reason, f->value) == 0, "%s: %s", v->name, e.reason ? e.reason : "-");
+        } else if (strcmp(f->key, "usable") == 0) {
+            CHECK(e.id_usable == (f->value[0] == 'y'), "%s", v->name);
+            if (strncmp(v->name, "id-", 3) == 0)
+                CHECK(e.id_small == (vector_get(v, "int") != NULL), "%s", v->name);
+        } else if (strcmp(f->key, "int") == 0) {
+            CHECK(e.id_small && e.id_int == strtoll(f->value, NULL, 10), "%s", v->name);
+        } else if (strcmp(f->key, "none") == 0) {
+            char *names = strdup(f->value);
+            for (char *name = strtok(names, " "); name; name = strtok(NULL, " "))
+                CHECK(token_named(&e, name)->n == 0, "%s: %s", v->name, name);
+            free(names);
+        } else if (t) {
+            CHECK(t->n == f->n && memcmp(t->p, f->value, f->n) == 0, "%s: %s", v->name, f->key);
+        }
+    }
+    CHECK(rc == wanted, "%s: %d", v->name, rc);
+}
+
+static uint64_t random_state = 88172645463325252u;
+
+static uint32_t random_below(uint32_t n)
+{
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    random_state ^= random_state << 17;
+    return (uint32_t)(random_state >> 16) % n;
+}
+
+static void mutate(guard *g, const char *text, size_t n, uint32_t flags, const char *title)
+{
+    static const char BYTES[] = "\"\\{}[],:u0-e.tfn \n\x01\x80\xc3\xe2\xf0\xff";
+    char *copy = malloc(n + 1);
+    for (int round = 0; round < 60; round++) {
+        memcpy(copy, text, n);
+        for (uint32_t i = 0, times = 1 + random_below(3); i < times && n; i++)
+            copy[random_below((uint32_t)n)] = BYTES[random_below(sizeof BYTES - 1)];
+        const char *p = guard_put(g, copy, n);
+        hr_envelope e;
+        const int rc = hr_envelope_scan(p, n, 256, flags, &e);
+        check_sound(&e, rc, p, n, flags & HR_SCAN_LOOSE, title);
+    }
+    free(copy);
+}
+
+static void run_vectors(void)
+{
+    vectors all = vectors_load(VECTORS "/envelope.txt");
+    guard g = guard_new(1 << 20);
+    CHECK(all.count > 300, "%zu vectors", all.count);
+    for (size_t i = 0; i < all.count; i++) {
+        const vector *v = &all.items[i];
+        const vector_field *in = vector_get(v, "in");
+        const vector_field *limit = vector_get(v, "depth"), *loose = vector_get(v, "loose");
+        const uint32_t depth = limit ? (uint32_t)strtoul(limit->value, NULL, 10) : 256;
+        const uint32_t flags = loose ? HR_SCAN_LOOSE : 0;
+        check_vector(v, guard_put(&g, in->value, in->n), in->n, depth, flags);
+
+        /* byte by byte: what is cut is no JSON */
+        const int structured = in->n && (in->value[0] == '{' || in->value[0] == '[');
+        for (size_t n = 0; n < in->n && n < 700; n++) {
+            hr_envelope e;
+            const char *p = guard_put(&g, in->value, n);
+            const int rc = hr_envelope_scan(p, n, depth, flags, &e);
+            check_sound(&e, rc, p, n, loose != NULL, v->name);
+            if (structured && vector_get(v, "kind")) CHECK(rc != HR_OK, "%s cut at %zu", v->name, n);
+        }
+        /* trailing data */
+        if (structured && vector_get(v, "kind")) {
+            char *longer = malloc(in->n + 1);
+            memcpy(longer, in->value, in->n);
+            for (const char *tail = "\n \tx}]{,\"1"; *tail; tail++) {
+                longer[in->n] = *tail;
+                hr_envelope e;
+                const char *p = guard_put(&g, longer, in->n + 1);
+                const int rc = hr_envelope_scan(p, in->n + 1, depth, flags, &e);
+                CHECK((rc == HR_OK) == (*tail == '\n' || *tail == ' ' || *tail == '\t'), "%s", v->name);
+            }
+            free(longer);
+        }
+        if (in->n < 1000) {
+            mutate(&g, in->value, in->n, 0, v->name);
+            mutate(&g, in->value, in->n, HR_SCAN_LOOSE, v->name);
+        }
+    }
+    guard_free(&g);
+    vectors_free(&all);
+}
+
+static void rebase(void)
+{
+    const char text[] = "{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"m\","
+                        "\"params\":{\"_meta\":{\"progressToken\":1}}}";
+    char *source = strdup(text), *copy = strdup(text);
+    hr_envelope e;
+    CHECK(hr_envelope_scan(source, strlen(source), 256, 0, &e) == HR_OK, "rebase");
+    hr_envelope_rebase(&e, source, copy);
+    free(source);
+    CHECK(e.id.p == copy + 22 && *e.id.p == '7', "id");
+    CHECK(e.progress_token.p[0] == '1' && e.result.p == NULL, "tokens");
+    free(copy);
+}
+
+/* B108: 5,000,000 levels on a stack of 256 KiB. */
+static void *deep(void *unused)
+{
+    static const char head[] = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"x\",\"params\":{\"arguments\":";
+    const size_t n = 5000000;
+    char *text = malloc(sizeof head + n);
+    (void)unused;
+    memcpy(text, head, sizeof head - 1);
+    memset(text + sizeof head - 1, '[', n);
+    for (uint32_t flags = 0; flags <= HR_SCAN_LOOSE; flags++) {
+        hr_envelope e;
+        const int rc = hr_envelope_scan(text, sizeof head - 1 + n, 5000, flags, &e);
+        CHECK(rc == HR_TOO_DEEP && e.id_usable && e.id_int == 1, "rc %d", rc);
+        CHECK(e.fault == sizeof head - 1 + 1022, "the cap is 1024 levels, whatever is asked for");
+    }
+    free(text);
+    return NULL;
+}
+
+int main(void)
+{
+    pthread_attr_t attributes;
+    pthread_t thread;
+    run_vectors();
+    rebase();
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, 256 * 1024);
+    if (pthread_create(&thread, &attributes, deep, NULL) != 0) return 2;
+    pthread_join(thread, NULL);
+    pthread_attr_destroy(&attributes);
+    return failures != 0;
+}

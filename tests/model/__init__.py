@@ -1,0 +1,1 @@
+"""Slow, plain Python twins of compiled parts: the oracles of the property tests."""
