@@ -78,6 +78,8 @@ _ITERABLES = (
 
 def _encode_custom(value: Any) -> Any:
     """The ``enc_hook``: values msgspec does not know, as values it knows."""
+    if isinstance(value, (bool, type(None), list, tuple, dict, set, frozenset)):
+        raise TypeError("keys must be text, numbers, dates or enums")  # known values come here only as keys
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int):

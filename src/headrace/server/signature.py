@@ -312,7 +312,8 @@ def _check_type(parameter: str, hint: Any, prepared: Any, where: str) -> None:
         reason = f": {exc.__cause__}" if exc.__cause__ is not None else ""
         raise UsageError(
             f"{where}: parameter {parameter!r} has type {culprit}{inside}, "
-            f"which cannot be read from JSON{reason}: use a plain type, a msgspec Struct, a dataclass, a TypedDict or a pydantic model"
+            f"which cannot be read from JSON{reason}: use a plain type, a msgspec Struct, a dataclass, "
+            "a TypedDict or a pydantic model"
         ) from exc
     except NameError as exc:
         raise UsageError(f"{what}, where {exc}: define it at module level") from exc
