@@ -475,3 +475,28 @@ def test_kinds_for_the_compiled_writer() -> None:
     rendered = FREE.render({"a": 1})
     assert rendered.kind == STRUCTURED and rendered.structured == b'{"a":1}'
     assert FREE.plain_text and not ResultRenderer("f", inspect_output(list[str], where="f")).plain_text
+
+
+def test_values_that_need_a_closer_look_on_the_short_way() -> None:
+    class Row(msgspec.Struct, array_like=True):
+        a: int
+
+    class Mine(ToolResult):
+        pass
+
+    assert wire(Row(1), R4) == {"content": [text("[1]")]}
+    assert wire(Row(1), R5)["structuredContent"] == [1]
+    assert wire(Mine("a", is_error=True)) == {"content": [text("a")], "isError": True}
+    assert wire(ToolResult(structured_content={"a": 1}, is_error=True), R4) == {
+        "content": [text('{"a":1}')], "structuredContent": {"a": 1}, "isError": True,
+    }  # fmt: skip
+    with pytest.raises(KeyError):
+        FREE.wire({}, "2020-01-01")
+
+
+def test_classes_made_for_every_call_do_not_pile_up() -> None:
+    renderer = ResultRenderer("f")
+    for n in range(200):
+        made = msgspec.defstruct(f"Made{n}", [("n", int)])
+        assert json.loads(renderer.wire(made(n), R5))["structuredContent"] == {"n": n}
+    assert len(renderer._direct) <= 64

@@ -5,6 +5,7 @@ Content blocks themselves are the Structs of :mod:`headrace.types` (``TextConten
 """
 
 import base64
+import functools
 import hashlib
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -138,6 +139,7 @@ class ToolResult(msgspec.Struct, omit_defaults=True):
     """Members for ``_meta`` of the result."""
 
 
+@functools.lru_cache(maxsize=1024)
 def is_block_type(tp: Any) -> bool:
     """True for content block Structs of any revision, Image, Audio and bytes types."""
     if not isinstance(tp, type):

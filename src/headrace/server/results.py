@@ -30,6 +30,7 @@ infinities, which JSON cannot carry (B105).
 
 import collections
 import collections.abc
+import dataclasses
 import ipaddress
 import json
 from collections.abc import Callable
@@ -170,7 +171,7 @@ class ResultRenderer:
     needing nothing more.
     """
 
-    __slots__ = ("complete", "modern_meta", "name", "output")
+    __slots__ = ("_direct", "complete", "modern_meta", "name", "output")
 
     def __init__(
         self,
@@ -184,6 +185,7 @@ class ResultRenderer:
         self.output = output
         self.modern_meta = modern_meta or {}
         self.complete = complete
+        self._direct: dict[type, bool] = {}
 
     @property
     def plain_text(self) -> bool:
@@ -195,6 +197,17 @@ class ResultRenderer:
 
         ``complete(bytes)`` when all members are there. Raises as :meth:`render` and :func:`wire_result`.
         """
+        tp = type(value)
+        direct = self._direct.get(tp)
+        if direct is None:
+            direct = self._is_direct(tp)
+        if direct:
+            data = encode_json(value)
+            if self.output is not None:
+                self._check(value, data)
+                return _wire_structured(data, _LEVEL[revision])
+            if data[0] == _BRACE:
+                return _wire_structured(data, _LEVEL[revision])
         rendered = self.render(value)
         body = wire_result(rendered, revision)
         if rendered.meta is None:
@@ -204,12 +217,21 @@ class ResultRenderer:
         meta = encode_json({**rendered.meta, **self.modern_meta})
         return self.complete(body[:-1] + b',"resultType":"complete","_meta":' + meta + b"}")
 
+    def _is_direct(self, tp: type) -> bool:
+        """True when values of this class are structured content and nothing else: no look is needed."""
+        direct = not issubclass(tp, ToolResult) and not is_block_type(tp)
+        if self.output is None:
+            direct = direct and (issubclass(tp, (dict, msgspec.Struct)) or dataclasses.is_dataclass(tp))
+        if len(self._direct) < _MAX_TYPES:
+            self._direct[tp] = direct
+        return direct
+
     def render(self, value: Any) -> RenderedResult:
         """The result for a handler's return value.
 
         Raises :class:`UnserializableResult` or :class:`OutputMismatch`, and nothing else.
         """
-        if type(value) is ToolResult or isinstance(value, ToolResult):
+        if isinstance(value, ToolResult):
             return self._whole(value)
         if self.output is None:
             return _render_free(value)
@@ -289,6 +311,8 @@ def _blocks(content: Any) -> list[Message]:
 # --- the wire ------------------------------------------------------------------------------------
 
 _LEVEL = {revision: level for level, revision in enumerate(REVISIONS, start=1)}
+_BRACE = ord("{")
+_MAX_TYPES = 64  # classes made anew for every call must not pile up here
 _L2, _L3, _L4, _L5 = _LEVEL[R2], _LEVEL[R3], _LEVEL[R4], _LEVEL[R5]
 
 
@@ -306,19 +330,27 @@ def wire_result(rendered: RenderedResult, revision: str) -> bytes:
             parts = [b'{"content":[{"type":"text","text":', _plain_encode(rendered.text), b"}]"]
         elif rendered.kind == STRUCTURED:
             assert structured is not None
-            parts = [b'{"content":[', _text_block(structured), b"]"]
+            body = _wire_structured(structured, level)
+            return body[:-1] + b',"isError":true}' if rendered.is_error else body
         else:
             blocks = rendered.blocks or []
             encoded = [_encode_block(block, level) for block in blocks]
             if structured is not None and not any(block_kind(block) == "text" for block in blocks):
                 encoded.append(_text_block(structured))  # SHOULD for objects, MUST for anything else
             parts = [b'{"content":[', b",".join(encoded), b"]"]
-        if structured is not None and (level >= _L5 or (level >= _L3 and structured[:1] == b"{")):
+        if structured is not None and (level >= _L5 or (level >= _L3 and structured[0] == _BRACE)):
             parts += (b',"structuredContent":', structured)
     except UnicodeEncodeError:
         raise UnserializableResult(_BAD_TEXT) from None
     parts.append(b',"isError":true}' if rendered.is_error else b"}")
     return b"".join(parts)
+
+
+def _wire_structured(data: bytes, level: int) -> bytes:
+    text = _plain_encode(data.decode())
+    if level >= _L5 or (level >= _L3 and data[0] == _BRACE):
+        return b"".join((b'{"content":[{"type":"text","text":', text, b'}],"structuredContent":', data, b"}"))
+    return b"".join((b'{"content":[{"type":"text","text":', text, b"}]}"))
 
 
 def _text_block(data: bytes) -> bytes:
