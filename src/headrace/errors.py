@@ -4,6 +4,7 @@ HeadraceError
 ├── LocalProtocolError     we, or the code that uses us, broke the protocol (nothing was sent)
 │   └── OverloadedError    one of our bounds refuses the work
 ├── RemoteProtocolError    the peer broke the protocol: .rpc_code, .http_status to answer with
+│   └── HttpStatusError    an HTTP answer that is no JSON-RPC answer: .status, .headers, .body
 ├── RpcError               the peer's own error answer: .code, .message, .data
 ├── RequestTimeout         no answer in time (also a TimeoutError)
 ├── ConnectionClosed       the connection ended: .reason, .exit_code of a child
@@ -17,8 +18,8 @@ from typing import Any
 from headrace.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST
 
 __all__ = (
-    "ConnectFailed", "ConnectionClosed", "HeadraceError", "LocalProtocolError", "OverloadedError",
-    "RemoteProtocolError", "RequestTimeout", "RpcError", "ToolError", "UsageError",
+    "ConnectFailed", "ConnectionClosed", "HeadraceError", "HttpStatusError", "LocalProtocolError",
+    "OverloadedError", "RemoteProtocolError", "RequestTimeout", "RpcError", "ToolError", "UsageError",
 )  # fmt: skip
 
 
@@ -57,12 +58,30 @@ class RemoteProtocolError(HeadraceError):
         self.id = id
 
 
+class HttpStatusError(RemoteProtocolError):
+    """The HTTP answer to a request of ours holds no JSON-RPC answer (VN-45..VN-48, B66).
+
+    ``status`` is the HTTP status; ``headers`` (names in lower case) the fields a caller may need:
+    ``content-type``, ``location``, ``retry-after``, ``www-authenticate``, ``mcp-session-id``;
+    ``body`` the first KiB of the body as text. A handler that lets it through answers 502.
+    """
+
+    def __init__(
+        self, message: str, status: int, *, headers: dict[str, str] | None = None, body: str = ""
+    ) -> None:
+        super().__init__(message, rpc_code=INTERNAL_ERROR, http_status=502)
+        self.status = status
+        self.headers = headers or {}
+        self.body = body
+
+
 class RpcError(HeadraceError):
     """A JSON-RPC error: raised by callers' requests, and by handlers to answer with one.
 
     ``code`` (int), ``message`` (str) and ``data`` (any JSON value, or absent when ``None``) are the
     members of the wire object (JR-09). ``http_status`` is the status of the HTTP answer that
-    carries it (JR-37): ``None`` leaves it to the code.
+    carries it (JR-37): ``None`` leaves it to the code. On an error that a peer answered over HTTP
+    it is the status it came with, ``None`` for 200.
     """
 
     def __init__(self, code: int, message: str, data: Any = None, *, http_status: int | None = None) -> None:

@@ -89,7 +89,7 @@ cdef class PendingCall:
     cdef double deadline                 # absolute, 0: none
     cdef double latest                   # absolute maximum, 0: none
     cdef bint extend                     # progress restarts the clock
-    cdef readonly object attached        # the transport's own record of this call
+    cdef readonly object attached        # the transport's own record of this call; before: Mux.call(extra=)
 
     cdef int resolve(self, const hr_token *result) except -1
     cdef int reject(self, object exc) except -1
@@ -101,6 +101,7 @@ cdef class Sink:
     cdef readonly Outbuf out
     cdef public bint closed
     cdef readonly bint persistent        # requests over the limit may be parked
+    cdef int status                      # HTTP status of the message being received, or 0
 
     cdef Revision route(self, Mux mux, const hr_envelope *env)
     cdef int open_response(self, Exchange ex, int code, int status) except -1
@@ -110,6 +111,8 @@ cdef class Sink:
     cdef int rollback(self) except -1
     cdef int send_call(self, PendingCall call, bytes method, bytes params, str name) except -1
     cdef int drop_call(self, PendingCall call, str reason) except -1
+    cdef bint admits(self, PendingCall call) except? False
+    cdef bint unmatched(self, const hr_envelope *env) except? True
     cdef int pause(self) except -1
     cdef int resume(self) except -1
     cdef int accepted(self) except -1
@@ -151,3 +154,6 @@ cdef class Mux:
     cdef int arm(self, double deadline) except -1
     cdef bytes id_key(self, const hr_token *id)
     cdef bytes key_of(self, bytes id)
+
+
+cdef object read_error(const hr_token *error)    # the exception of an error answer, not raised

@@ -621,6 +621,14 @@ cdef class Sink:
         out.put(b'}}', 2)
         return self.close_message(None)
 
+    cdef bint admits(self, PendingCall call) except? False:
+        """Whether the answer being received may answer `call` (over HTTP each answer has its own place)."""
+        return True
+
+    cdef bint unmatched(self, const hr_envelope *env) except? True:
+        """An answer that matches no call. True when this sink knew whom it was for."""
+        return False
+
     cdef int pause(self) except -1:
         """Stop reading from the peer."""
         return 0
@@ -752,8 +760,9 @@ cdef class Mux:
             return self.refuse(&env, sink, INVALID_REQUEST, "batches are not part of this revision", 400)
         if not env.method.n and (env.result.n or env.error.n):
             # A malformed answer: it fails the call it names and is never answered itself (JR-08, B07).
-            call = self.pending.pop(env.id_int, None) if env.id_small else None
-            if call is not None:
+            call = self.pending.get(env.id_int) if env.id_small else None
+            if call is not None and sink.admits(<PendingCall>call):
+                del self.pending[env.id_int]
                 (<PendingCall>call).reject(RemoteProtocolError(env.reason.decode()))
             else:
                 self.stray += 1
@@ -801,7 +810,13 @@ cdef class Mux:
     cdef int response(self, const hr_envelope *env, Sink sink) except -1:
         cdef object found = self.pending.pop(env.id_int, None) if env.id_small else None
         cdef PendingCall call
+        cdef object exc
+        if found is not None and not sink.admits(<PendingCall>found):
+            self.pending[env.id_int] = found
+            found = None
         if found is None:
+            if sink.unmatched(env):
+                return 0
             self.stray += 1
             if not self.scoped:
                 return self.refuse(env, sink, INVALID_REQUEST, "a response cannot be posted here", 400)
@@ -811,7 +826,10 @@ cdef class Mux:
         if env.kind == HR_RESULT:
             call.resolve(&env.result)
         else:
-            call.reject(read_error(&env.error))
+            exc = read_error(&env.error)
+            if sink.status >= 300 and isinstance(exc, RpcError):
+                exc.http_status = sink.status
+            call.reject(exc)
         return sink.accepted()
 
     cdef int notification(self, const char *p, Py_ssize_t n, const hr_envelope *env, Sink sink) except -1:
@@ -923,13 +941,14 @@ cdef class Mux:
     # --- out --------------------------------------------------------------------------------------
 
     def call(self, str method not None, bytes params, Sink sink not None, *, decode=None, double timeout=0,
-             on_progress=None, bint extend=False, double latest=0, str name=None):
+             on_progress=None, bint extend=False, double latest=0, str name=None, extra=None):
         """Sends a request and returns its PendingCall; await ``.future``.
 
         `params` is the raw JSON object or None. `decode(raw: bytes)` makes the value of the future
         (raw bytes without it). `timeout` seconds without an answer end it with RequestTimeout (0: no
         limit); with `extend` each progress restarts that clock, never beyond `latest` seconds in all
-        (0: no maximum) (MX-13, B80). `name` is mirrored as Mcp-Name over HTTP.
+        (0: no maximum) (MX-13, B80). `name` is mirrored as Mcp-Name over HTTP; `extra` (bytes) are
+        prepared header lines for this request alone, which other transports ignore.
 
         Raises ConnectionClosed when the connection is gone, OverloadedError over
         ``Limits.max_pending``.
@@ -950,6 +969,7 @@ cdef class Mux:
         call.on_progress = on_progress
         call.extend = extend
         call.future = self.runtime.create_future()
+        call.attached = extra
         if timeout > 0 or latest > 0:
             now = self.runtime.time()
             call.timeout = timeout
