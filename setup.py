@@ -51,7 +51,8 @@ def extensions() -> list[Extension]:
                 define_macros=MACROS,
                 extra_compile_args=COMMON + QUIET + CFLAGS,
                 extra_link_args=LDFLAGS,
-                depends=[str(p.relative_to(ROOT)) for p in sorted((ROOT / "csrc").glob("*.[ch]"))],
+                depends=[str(p.relative_to(ROOT))
+                         for p in [*sorted((ROOT / "csrc").glob("*.[ch]")), *sorted(pyx.parent.glob("*.pxi"))]],
             )
         )
     return found

@@ -117,6 +117,7 @@ cdef class Sink:
     cdef int resume(self) except -1
     cdef int accepted(self) except -1
     cdef int started(self, Exchange ex) except -1
+    cdef int abandoned(self, Exchange ex) except -1
     cdef bint congested(self)
     cdef object drained(self)
 

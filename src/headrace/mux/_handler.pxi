@@ -1,0 +1,127 @@
+# Part of the module _mux: how methods are served, and the tables of one revision.
+
+
+cdef class Revision:
+    """The prepared tables of one protocol revision.
+
+    `requests` maps a method name (bytes) to its Handler. `tail` closes every result object: ``b"}"``,
+    or for the modern era the members that every result carries (JR-10, VN-30).
+    """
+
+    def __init__(self, str name not None, *, bint modern, dict requests=None, bytes tail=b"}"):
+        self.name = name
+        self.token = b'"' + name.encode() + b'"'
+        self.modern = modern
+        self.requests = {} if requests is None else requests
+        self.tail = tail
+        self.last_method = b""
+        self.last_handler = None
+
+    def __repr__(self):
+        return f"<Revision {self.name}>"
+
+    def changed(self):
+        """To be called after `requests` was changed."""
+        self.last_method = b""
+        self.last_handler = None
+
+    @property
+    def result_tail(self):
+        """The bytes that close a result object."""
+        return self.tail
+
+    @result_tail.setter
+    def result_tail(self, bytes tail not None):
+        self.tail = tail
+
+    cdef Handler find(self, const hr_token *method):
+        cdef bytes name
+        cdef object found
+        if token_is(method, self.last_method):
+            return self.last_handler
+        if method.escaped:
+            name = token_str(method).encode("utf-8", "surrogatepass")
+        else:
+            name = PyBytes_FromStringAndSize(method.p + 1, <Py_ssize_t>method.n - 2)
+        found = self.requests.get(name)
+        if found is not None:
+            self.last_method = name
+            self.last_handler = <Handler?>found
+        return <Handler>found
+
+
+cdef class Handler:
+    """How one method is served. Subclasses override the C-level methods."""
+
+    def __cinit__(self, *args, **kwargs):
+        self.urgent = False
+        self.cancellable = True
+
+    cdef int start(self, Exchange ex, const hr_envelope *env) except -1:
+        """Decodes what it needs of `env` (valid during this call only) and runs the handler. Ends in
+        ex.finish / ex.fail, or leaves a task or future in the exchange."""
+        raise LocalProtocolError("a handler without a body")
+
+    cdef int write_result(self, Exchange ex, Outbuf out, object result) except -1:
+        """Writes the result object including the revision's tail. On an exception what was written
+        is taken back and the exchange fails."""
+        cdef bytes body
+        if type(result) is RawResult:
+            return out.put_bytes((<RawResult>result).body)
+        if type(result) is bytes:
+            body = <bytes>result
+            out.put_bytes(body)
+        else:
+            out.encode(encode_into, result)
+        if out.n < 2 or out.base[out.n - 1] != c'}':
+            raise TypeError(f"a result must be a JSON object, not {type(result).__name__}")
+        out.n -= 1
+        if out.base[out.n - 1] == c'{':
+            # An empty object takes the tail without its leading comma.
+            if ex.revision.tail[0] == c',':
+                return out.put(PyBytes_AS_STRING(ex.revision.tail) + 1, PyBytes_GET_SIZE(ex.revision.tail) - 1)
+        return out.put_bytes(ex.revision.tail)
+
+    cdef object error_of(self, Exchange ex, object exc):
+        """The answer to an exception of the handler: an RpcError, or a result object to send. This is
+        the one place where exceptions become answers; unexpected text never leaks (JR-38)."""
+        if isinstance(exc, RpcError):
+            return exc
+        if isinstance(exc, RemoteProtocolError):
+            return RpcError(exc.rpc_code, str(exc), http_status=exc.http_status)
+        ex.mux.runtime.report(f"unexpected error while serving request {ex.id.decode('utf-8', 'replace')[:80]}", exc)
+        return internal_error()
+
+
+cdef class FunctionHandler(Handler):
+    """Serves a method by a Python function of one Exchange.
+
+    `function(exchange)` returns the result (bytes of a JSON object, or anything msgspec encodes to
+    one) or a coroutine of it, or raises RpcError. ``exchange.params`` and ``exchange.meta`` hold raw
+    bytes. `urgent` requests are served over the in-flight limit as well.
+    """
+
+    def __init__(self, function, *, bint urgent=False, bint cancellable=True):
+        self.function = function
+        self.urgent = urgent
+        self.cancellable = cancellable
+
+    cdef int start(self, Exchange ex, const hr_envelope *env) except -1:
+        ex.keep(env)
+        try:
+            result = self.function(ex)
+        except BaseException as exc:
+            ex.fail(exc)
+            if isinstance(exc, KeyboardInterrupt):
+                raise
+            return 0
+        if hasattr(result, "__await__"):
+            return ex.run_coroutine(result)
+        return ex.finish(result)
+
+
+cdef class RawResult:
+    """A result object that is sent exactly as it is (it already carries what its revision asks)."""
+
+    def __init__(self, bytes body not None):
+        self.body = body
