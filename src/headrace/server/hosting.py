@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import ssl as ssl_module
 
     from headrace.server.app import Server
+    from headrace.transports.stdio import StdioClaim
 
 __all__ = ("run", "serve")
 
@@ -34,6 +35,7 @@ async def serve(
     allowed_origins: list[str] | None = None,
     cors_origins: list[str] | None = None,
     json_only: bool = False,
+    claimed: StdioClaim | None = None,
     on_ready: Callable[[list[str]], Any] | None = None,
 ) -> None:
     """Hosts ``server`` until the task is cancelled, or until the end of stdin when stdio is served.
@@ -41,7 +43,8 @@ async def serve(
     ``http`` and ``tcp`` are ``"HOST:PORT"``, a port (on the loopback address) or ``(host, port)``;
     ``unix`` is a socket path; ``stdio`` is the default when none of them is given. ``path`` is the
     HTTP endpoint; ``allowed_hosts``, ``allowed_origins`` and ``cors_origins`` see
-    :mod:`headrace.transports.guards`; ``json_only`` never answers with an event stream. ``on_ready``
+    :mod:`headrace.transports.guards`; ``json_only`` never answers with an event stream. ``claimed``
+    is a claim of standard input and output made earlier, before anything could print. ``on_ready``
     is called with the addresses once all of them accept connections.
 
     Raises OSError when an address cannot be had, :class:`UsageError` for a wrong one, and what the
@@ -85,14 +88,14 @@ async def serve(
         if stdio:
             if on_ready is not None:
                 on_ready([*addresses, "stdio"])
-            await _serve_stdio(server)
+            await _serve_stdio(server, claimed)
         else:
             if on_ready is not None:
                 on_ready(addresses)
             await asyncio.get_running_loop().create_future()
 
 
-async def _serve_stdio(server: Server) -> None:
+async def _serve_stdio(server: Server, claimed: StdioClaim | None) -> None:
     from headrace.transports._link import LineLink
     from headrace.transports.stdio import claim, open_stdio
 
@@ -106,8 +109,8 @@ async def _serve_stdio(server: Server) -> None:
     session, mux = server.new_session()
     link = LineLink(mux, server.limits, on_lost=lost)
     session.sink = link
-    with claim() as fds:
-        await open_stdio(loop, lambda: link, fds)
+    with contextlib.nullcontext(claimed) if claimed is not None else claim() as taken:
+        open_stdio(loop, lambda: link, claimed=taken)
         try:
             await ended
         except asyncio.CancelledError:
