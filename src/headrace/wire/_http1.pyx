@@ -209,7 +209,9 @@ cdef int accept_bits(const char *p, Py_ssize_t n) noexcept:
         while p < e and p[0] == c';':
             p += 1
             rc = take_parameter(&p, e, &name, &value)
-            if rc < 0:
+            if rc < 0:                              # a malformed parameter: the range still counts
+                while p < e and p[0] != c',':
+                    p += 1
                 break
             if rc > 0 and name.n == 1 and (name.p[0] == c'q' or name.p[0] == c'Q'):
                 allowed = positive(value)

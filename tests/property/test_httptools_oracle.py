@@ -1,0 +1,164 @@
+"""llhttp (httptools) as a second opinion: what we accept, it accepts with the same meaning and the same end.
+
+Where it is more lenient (missing Host, several empty lines, ...) we refuse and nothing is compared.
+Known differences among accepted messages, left out of the comparison:
+
+- methods llhttp does not know; it refuses them,
+- the lone ``%`` and other sloppy targets of absolute form; it parses the authority,
+- ``Upgrade`` with ``Connection: upgrade``: it stops after the head, we ignore the upgrade (B54),
+- "close" together with "keep-alive": "close" counts for us,
+- ``Connection: close``: it reads nothing behind such a message, so the next one is not tried,
+- a response that ends with the connection: llhttp has no end for it either,
+- 1xx answers other than 101, 204 and 304 with framing headers.
+"""
+
+import httptools
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from headrace.errors import RemoteProtocolError
+from headrace.wire import _http1 as http1
+
+METHODS = [b"GET", b"POST", b"DELETE", b"OPTIONS", b"HEAD", b"PUT", b"PATCH"]
+TARGETS = [b"/", b"/mcp", b"/a?b=c&d=%20", b"/" + b"x" * 50, b"/a|b{c}", b"http://e/x", b"/a//b/../c;d", b"/%", b"/'\"`"]
+HEADERS = [
+    b"Host: a", b"Host: [::1]:80", b"Accept: application/json, text/event-stream", b"Mcp-Session-Id: 1", b"X-Y: \xe9",
+    b"Connection: keep-alive", b"Connection: close", b"connection: Keep-Alive , x", b"Expect: 100-continue",
+    b"X:", b"X:   a b \t", b"Mcp-Param-A:\tb", b"Upgrade: h2c", b"TE: trailers", b"Connection: TE", b"x!#$%&'*+-.^_`|~: y",
+    b"Content-Type: application/json", b"Cookie: a=b; c", b"X: a\tb",
+]  # fmt: skip
+FRAMING = [
+    [b"Content-Length: 5"], [b"Content-Length: 5"], [b"Transfer-Encoding: chunked"], [b"transfer-encoding: CHUNKED"],
+    [b"Content-Length: 005"], [b"Content-Length: 0"], [],
+    # ambiguous or wrong: to be refused by us, whatever llhttp does
+    [b"Content-Length: 5", b"Content-Length: 5"], [b"Content-Length: 5", b"Transfer-Encoding: chunked"],
+    [b"Transfer-Encoding: gzip, chunked"], [b"Transfer-Encoding: chunked", b"Transfer-Encoding: chunked"],
+    [b"Content-Length: +5"], [b"Content-Length: 5,5"], [b"Transfer-Encoding: x"], [b"Content-Length : 5"],
+]  # fmt: skip
+BODIES = [
+    b"hello", b"5\r\nhello\r\n0\r\n\r\n", b"3;a=b\r\nabc\r\n2\r\nde\r\n0\r\nX: y\r\n\r\n", b"0\r\n\r\n", b"",
+    b"00A\r\n0123456789\r\n000\r\n\r\n", b'1;q="x y"\r\nz\r\n0\r\n\r\n', b"1;a;b\r\nz\r\n0\r\n\r\n",
+]  # fmt: skip
+JUNK = [bytes([c]) for c in b"\0\t\n\r :,;=\"#\x7f\x80\xffaZ0-"] + [b"\r\n", b"\r\n ", b""]
+NEXT = b"GET /next HTTP/1.1\r\nHost: n\r\n\r\n"
+
+
+@st.composite
+def messages(draw, first_lines):
+    lines = [draw(first_lines), *draw(st.lists(st.sampled_from(HEADERS), max_size=5))]
+    lines += draw(st.sampled_from(FRAMING))
+    if draw(st.integers(0, 3)):
+        lines.insert(1, b"Host: a")
+    data = b"\r\n".join(lines) + b"\r\n\r\n" + draw(st.sampled_from(BODIES))
+    for _ in range(draw(st.sampled_from([0, 0, 0, 1, 1, 2]))):
+        at = draw(st.integers(0, len(data)))
+        data = data[:at] + draw(st.sampled_from(JUNK)) + data[at + draw(st.integers(0, 2)) :]
+    return data
+
+
+REQUESTS = messages(
+    st.builds(
+        lambda m, t, v: m + b" " + t + b" HTTP/1." + v,
+        st.sampled_from(METHODS),
+        st.sampled_from(TARGETS),
+        st.sampled_from([b"1", b"1", b"1", b"0"]),
+    )
+)
+RESPONSES = messages(
+    st.sampled_from([b"HTTP/1.1 200 OK", b"HTTP/1.1 202 ", b"HTTP/1.0 404 Not Found", b"HTTP/1.1 500 \xe9", b"HTTP/1.1 200"])
+)
+
+
+class Events:
+    """What llhttp saw, message after message."""
+
+    def __init__(self, kind):
+        self.parser = kind(self)
+        self.done = 0
+        self.keep_alive = None
+        self.headers, self.body, self.url = [], b"", b""
+
+    def on_message_begin(self):
+        self.headers, self.body, self.url = [], b"", b""
+
+    def on_url(self, url):
+        self.url += url
+
+    def on_header(self, name, value):
+        self.headers.append((name.lower(), value))
+
+    def on_body(self, body):
+        self.body += body
+
+    def on_message_complete(self):
+        self.done += 1
+        self.keep_alive = self.parser.should_keep_alive()  # meaningless once this returns
+
+
+def read(data, response):
+    """Our reading: head, body and bytes used; None when refused or not complete."""
+    try:
+        head = http1.HeadParser(response=response).feed(data)
+        if head is None:
+            return None
+        rest = data[head.size :]
+        if head.body == "chunked":
+            decoder = http1.ChunkedDecoder()
+            body = decoder.feed(rest)
+            return (head, body, len(data) - len(decoder.trailing)) if decoder.done else None
+    except RemoteProtocolError:
+        return None
+    length = head.content_length if head.body == "length" else 0
+    if head.body == "until-close" or len(rest) < length:
+        return None
+    return head, rest[:length], head.size + length
+
+
+def compare(data, response):
+    found = read(data, response)
+    assume(found is not None)
+    head, body, used = found
+    if head.upgrade or (head.method is not None and head.method.encode() not in METHODS):
+        return
+    if head.absolute and head.target not in ("http://e/x",):
+        return
+    events = Events(httptools.HttpResponseParser if response else httptools.HttpRequestParser)
+    parser = events.parser
+    parser.feed_data(data[: used - 1])
+    assert events.done == 0, "llhttp sees an earlier end"
+    parser.feed_data(data[used - 1 : used])
+    assert events.done == 1, "llhttp sees no end here"
+    assert events.body == body
+    trailers = len(events.headers) - len(head.headers)  # httptools reports trailers as headers
+    assert trailers >= 0
+    assert trailers == 0 or head.chunked
+    assert [(n, v.strip(b" \t")) for n, v in events.headers[: len(head.headers)]] == head.headers
+    assert parser.get_http_version() == f"1.{head.minor}"
+    options = (head.get(b"connection") or b"").lower()
+    if b"close" not in options or b"keep-alive" not in options:
+        assert events.keep_alive == head.keep_alive
+    else:
+        assert not head.keep_alive
+    if response:
+        assert parser.get_status_code() == head.status
+        return
+    assert parser.get_method().decode() == head.method
+    assert events.url.decode("latin-1") == head.target
+    if head.keep_alive:
+        parser.feed_data(NEXT)
+        assert (events.done, events.url, events.body) == (2, b"/next", b"")
+
+
+@given(REQUESTS)
+def test_b54_accepted_requests_mean_the_same_to_llhttp(data):
+    compare(data, response=False)
+
+
+@given(RESPONSES)
+def test_b54_accepted_responses_mean_the_same_to_llhttp(data):
+    compare(data, response=True)
+
+
+@given(REQUESTS.map(lambda data: data + NEXT))
+def test_b54_message_with_another_behind_it(data):
+    compare(data, response=False)
