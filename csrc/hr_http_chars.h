@@ -1,6 +1,13 @@
-/* Byte classes of RFC 9110 and RFC 3986, for the files that read HTTP. */
+/* Byte classes of RFC 9110 and RFC 3986, and the choice of vector code, for the files that read HTTP. */
 #ifndef HR_HTTP_CHARS_H
 #define HR_HTTP_CHARS_H
+
+#if !defined(HR_NO_SIMD) && defined(__SSE2__)
+#include <emmintrin.h>
+#define HR_SSE2 1
+#else
+#define HR_SSE2 0
+#endif
 
 enum {
     HR_C_TOKEN = 1,  /* tchar */

@@ -6,9 +6,7 @@
 
 #include <string.h>
 
-#if defined(__SSE2__)
-#include <emmintrin.h>
-#endif
+#include "hr_http_chars.h"
 
 enum { LINE_START = 0, NAME, VALUE_FIRST, VALUE };
 enum { F_IGNORE = 0, F_DATA, F_EVENT, F_ID, F_RETRY };
@@ -17,7 +15,7 @@ enum { NAME_TOO_LONG = 7 };
 /* The first CR or LF in [p, e), or e. */
 static const char *line_end(const char *p, const char *e)
 {
-#if defined(__SSE2__)
+#if HR_SSE2
     const __m128i cr = _mm_set1_epi8('\r'), lf = _mm_set1_epi8('\n');
     for (; e - p >= 64; p += 64) {
         __m128i m[4];
