@@ -13,7 +13,7 @@ Known differences among accepted messages, left out of the comparison:
 """
 
 import httptools
-from hypothesis import assume, given
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import RemoteProtocolError
@@ -22,35 +22,43 @@ from headrace.wire import _http1 as http1
 METHODS = [b"GET", b"POST", b"DELETE", b"OPTIONS", b"HEAD", b"PUT", b"PATCH"]
 TARGETS = [b"/", b"/mcp", b"/a?b=c&d=%20", b"/" + b"x" * 50, b"/a|b{c}", b"http://e/x", b"/a//b/../c;d", b"/%", b"/'\"`"]
 HEADERS = [
-    b"Host: a", b"Host: [::1]:80", b"Accept: application/json, text/event-stream", b"Mcp-Session-Id: 1", b"X-Y: \xe9",
+    b"Accept: application/json, text/event-stream", b"Mcp-Session-Id: 1", b"X-Y: \xe9",
     b"Connection: keep-alive", b"Connection: close", b"connection: Keep-Alive , x", b"Expect: 100-continue",
     b"X:", b"X:   a b \t", b"Mcp-Param-A:\tb", b"Upgrade: h2c", b"TE: trailers", b"Connection: TE", b"x!#$%&'*+-.^_`|~: y",
     b"Content-Type: application/json", b"Cookie: a=b; c", b"X: a\tb",
 ]  # fmt: skip
+CHUNKED = [
+    b"5\r\nhello\r\n0\r\n\r\n", b"3;a=b\r\nabc\r\n2\r\nde\r\n0\r\nX: y\r\n\r\n", b"0\r\n\r\n",
+    b"00A\r\n0123456789\r\n000\r\n\r\n", b'1;q="x y"\r\nz\r\n0\r\n\r\n', b"1;a;b\r\nz\r\n0\r\n\r\n",
+]  # fmt: skip
+# Header lines and the bodies that go with them.
 FRAMING = [
-    [b"Content-Length: 5"], [b"Content-Length: 5"], [b"Transfer-Encoding: chunked"], [b"transfer-encoding: CHUNKED"],
-    [b"Content-Length: 005"], [b"Content-Length: 0"], [],
-    # ambiguous or wrong: to be refused by us, whatever llhttp does
+    ([b"Content-Length: 5"], [b"hello"]), ([b"Content-Length: 005"], [b"hello"]), ([b"Content-Length: 0"], [b""]),
+    ([b"Transfer-Encoding: chunked"], CHUNKED), ([b"transfer-encoding: CHUNKED"], CHUNKED), ([], [b""]),
+]  # fmt: skip
+# Ambiguous or wrong: to be refused by us, whatever llhttp does.
+WRONG = [
     [b"Content-Length: 5", b"Content-Length: 5"], [b"Content-Length: 5", b"Transfer-Encoding: chunked"],
     [b"Transfer-Encoding: gzip, chunked"], [b"Transfer-Encoding: chunked", b"Transfer-Encoding: chunked"],
     [b"Content-Length: +5"], [b"Content-Length: 5,5"], [b"Transfer-Encoding: x"], [b"Content-Length : 5"],
 ]  # fmt: skip
-BODIES = [
-    b"hello", b"5\r\nhello\r\n0\r\n\r\n", b"3;a=b\r\nabc\r\n2\r\nde\r\n0\r\nX: y\r\n\r\n", b"0\r\n\r\n", b"",
-    b"00A\r\n0123456789\r\n000\r\n\r\n", b'1;q="x y"\r\nz\r\n0\r\n\r\n', b"1;a;b\r\nz\r\n0\r\n\r\n",
-]  # fmt: skip
 JUNK = [bytes([c]) for c in b"\0\t\n\r :,;=\"#\x7f\x80\xffaZ0-"] + [b"\r\n", b"\r\n ", b""]
 NEXT = b"GET /next HTTP/1.1\r\nHost: n\r\n\r\n"
+
+# Some two fifths of the mutated messages are refused, as they should be; there is nothing to compare then.
+patient = settings(suppress_health_check=[HealthCheck.filter_too_much])
 
 
 @st.composite
 def messages(draw, first_lines):
-    lines = [draw(first_lines), *draw(st.lists(st.sampled_from(HEADERS), max_size=5))]
-    lines += draw(st.sampled_from(FRAMING))
-    if draw(st.integers(0, 3)):
-        lines.insert(1, b"Host: a")
-    data = b"\r\n".join(lines) + b"\r\n\r\n" + draw(st.sampled_from(BODIES))
-    for _ in range(draw(st.sampled_from([0, 0, 0, 1, 1, 2]))):
+    framing, bodies = draw(st.sampled_from(FRAMING))
+    if not draw(st.integers(0, 9)):
+        framing = draw(st.sampled_from(WRONG))
+    others = draw(st.lists(st.sampled_from(HEADERS), max_size=4))
+    hosts = draw(st.sampled_from([[b"Host: a"]] * 8 + [[b"Host: [::1]:80"], []]))
+    lines = [draw(first_lines), *hosts, *others[:2], *framing, *others[2:]]
+    data = b"\r\n".join(lines) + b"\r\n\r\n" + draw(st.sampled_from(bodies))
+    for _ in range(draw(st.sampled_from([0, 0, 0, 0, 0, 1, 1, 2]))):
         at = draw(st.integers(0, len(data)))
         data = data[:at] + draw(st.sampled_from(JUNK)) + data[at + draw(st.integers(0, 2)) :]
     return data
@@ -149,16 +157,19 @@ def compare(data, response):
         assert (events.done, events.url, events.body) == (2, b"/next", b"")
 
 
+@patient
 @given(REQUESTS)
 def test_b54_accepted_requests_mean_the_same_to_llhttp(data):
     compare(data, response=False)
 
 
+@patient
 @given(RESPONSES)
 def test_b54_accepted_responses_mean_the_same_to_llhttp(data):
     compare(data, response=True)
 
 
+@patient
 @given(REQUESTS.map(lambda data: data + NEXT))
 def test_b54_message_with_another_behind_it(data):
     compare(data, response=False)
