@@ -24,7 +24,7 @@ from headrace.errors import ConnectionClosed
 from headrace.transports._fdio import FdTransport
 from headrace.transports.exitwatch import UNKNOWN_EXIT, ExitWatch
 from headrace.transports.procgroup import group_running
-from headrace.transports.stderrtail import StderrTail
+from headrace.transports.stderrtail import HasFileno, StderrTail
 
 __all__ = ("ChildProcess",)
 
@@ -76,7 +76,7 @@ class ChildProcess:
         stdout: int,
         stderr: int,
         limit: int,
-        forward: Callable[[bytes], object] | int | None,
+        forward: Callable[[bytes], object] | int | HasFileno | None,
     ) -> None:
         """Puts the transports on our ends of the pipes, which are owned from here on also on failure.
 

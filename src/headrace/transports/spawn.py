@@ -14,6 +14,7 @@ from typing import Any
 from headrace.errors import ConnectFailed, UsageError
 from headrace.limits import DEFAULT, Limits
 from headrace.transports.process import ChildProcess
+from headrace.transports.stderrtail import HasFileno
 
 __all__ = ("INHERITED", "ChildProcess", "child_environment", "spawn")
 
@@ -47,7 +48,7 @@ async def spawn(
     env: Mapping[str, str] | None = None,
     inherit_env: bool = False,
     cwd: str | os.PathLike[str] | None = None,
-    stderr: Callable[[bytes], object] | int | None = None,
+    stderr: Callable[[bytes], object] | int | HasFileno | None = None,
     limits: Limits = DEFAULT,
     close_grace: float = 2.0,
 ) -> ChildProcess:
@@ -55,8 +56,8 @@ async def spawn(
 
     ``argv``: program (looked up in the child's ``PATH``) and arguments. ``env``, ``inherit_env``: see
     :func:`child_environment`. ``stderr``: where a copy of the child's stderr goes: nowhere, a callable that
-    takes bytes, or a descriptor; the last ``limits.stderr_tail_bytes`` are always kept. ``close_grace``:
-    seconds for each polite step of ``close``.
+    takes bytes, or a descriptor or open file; the last ``limits.stderr_tail_bytes`` are always kept.
+    ``close_grace``: seconds for each polite step of ``close``.
 
     ``protocol_factory()`` gives an object with the six callbacks of :class:`asyncio.Protocol`. When the
     process ends by itself its ``connection_lost`` gets ``ConnectionClosed("exited with status 3",

@@ -7,14 +7,22 @@ cannot take is dropped there, not left in the child's pipe.
 import asyncio
 import os
 from collections.abc import Callable
+from typing import Protocol
 
 from headrace.transports._fdio import FdTransport
 
-__all__ = ("StderrTail",)
+__all__ = ("HasFileno", "StderrTail")
 
 _FORWARD_MAX = 1024 * 1024  # queued for a slow reader of the copy; beyond that its output has a gap
 _FORWARD_LINGER = 1.0  # seconds the last of the copy may take after the child is gone
 _LINE_MAX = 300  # characters of a line quoted in an error message
+
+
+class HasFileno(Protocol):
+    """An open file."""
+
+    def fileno(self) -> int:
+        """Its descriptor."""
 
 
 class StderrTail:
@@ -29,7 +37,7 @@ class StderrTail:
         self,
         loop: asyncio.AbstractEventLoop,
         limit: int,
-        forward: Callable[[bytes], object] | int | None,
+        forward: Callable[[bytes], object] | int | HasFileno | None,
         on_lost: Callable[[], object],
     ) -> None:
         self._loop = loop
@@ -38,13 +46,12 @@ class StderrTail:
         self._on_lost: Callable[[], object] | None = on_lost
         self._call: Callable[[bytes], object] | None = None
         self._copy: FdTransport | None = None
-        if not isinstance(forward, int) and hasattr(forward, "fileno"):
-            forward = forward.fileno()
-        if isinstance(forward, int):
-            self._copy = FdTransport(loop, _CopyProtocol(), -1, os.dup(forward))
-            self._copy.start()
-        else:
+        if forward is None or callable(forward):
             self._call = forward
+        else:
+            fd = forward if isinstance(forward, int) else forward.fileno()
+            self._copy = FdTransport(loop, _CopyProtocol(), -1, os.dup(fd))
+            self._copy.start()
 
     def tail(self) -> bytes:
         """The last ``limit`` bytes."""

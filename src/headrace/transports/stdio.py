@@ -46,10 +46,9 @@ class StdioClaim:
             self.read_fd = _private_copy(0)
             self.write_fd = _private_copy(1)
             _point(0, os.devnull, os.O_RDONLY)
-            try:
-                os.dup2(2, 1)
-            except OSError:  # stderr is closed: what would go there goes nowhere
-                _point(1, os.devnull, os.O_WRONLY)
+            if not _is_open(2):  # what would go to stderr goes nowhere, also after release
+                _point(2, os.devnull, os.O_WRONLY)
+            os.dup2(2, 1)
         except OSError as exc:
             self.release()
             raise ConnectFailed(f"cannot take over standard input and output: {exc.strerror}") from exc
@@ -100,8 +99,10 @@ class StdioClaim:
 def claim() -> StdioClaim:
     """Takes standard input and output for the protocol until ``release()`` or the end of ``with``.
 
-    Call it before the code that may print is imported. Raises ConnectFailed when one of them is closed,
-    UsageError when they are taken already (one server a process).
+    Call it before the code that may print is imported, and before the event loop is made: libuv aborts the
+    process when one of its own descriptors got the number of a closed standard stream.
+    Raises ConnectFailed when standard input or output is closed, UsageError when they are taken already
+    (one server a process).
     """
     global _active
     if _active is not None:
@@ -123,6 +124,8 @@ def open_stdio(
     a claim is made here and released when ``connection_lost`` has been called.
     Raises ConnectFailed and UsageError as :func:`claim` does.
     """
+    if claimed is not None and claimed.read_fd < 0:
+        raise UsageError("the claim on standard input and output was released already")
     own = claim() if claimed is None else None
     taken = claimed if own is None else own
     assert taken is not None
@@ -150,16 +153,20 @@ def open_stdio(
 def _require_open(fd: int, name: str, at_start: TextIO | None) -> None:
     # Python leaves sys.__stdin__ None when descriptor 0 was closed at start; by now another file may
     # have got its number.
-    try:
-        os.fstat(fd)
-    except OSError:
-        at_start = None
-    if at_start is None:
+    if at_start is None or not _is_open(fd):
         raise ConnectFailed(f"{name} is closed: a stdio server is started by its client, with pipes")
 
 
 def _private_copy(fd: int) -> int:
     return os.dup(fd) if fcntl is None else fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _FIRST_PRIVATE)
+
+
+def _is_open(fd: int) -> bool:
+    try:
+        os.fstat(fd)
+    except OSError:
+        return False
+    return True
 
 
 def _point(fd: int, path: str, flags: int) -> None:
