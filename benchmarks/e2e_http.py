@@ -7,8 +7,20 @@ import sys
 from collections.abc import Iterator
 
 from harness import (
-    HERE, INITIALIZE, INITIALIZED, PEERS_PYTHON, Subject, call_body, exchange, free_port, http_load, http_request,
-    interleave, modern_headers, process, write_file,
+    HERE,
+    INITIALIZE,
+    INITIALIZED,
+    PEERS_PYTHON,
+    Subject,
+    call_body,
+    exchange,
+    free_port,
+    http_load,
+    http_request,
+    interleave,
+    modern_headers,
+    process,
+    write_file,
 )  # fmt: skip
 
 TEXT = "a text of ordinary length"

@@ -78,7 +78,8 @@ class Context:
         if self._exchange.revision.modern:
             info = self.meta.get(CLIENT_INFO)
             return info if isinstance(info, dict) else None
-        return self._exchange.mux.gate.client_info
+        seen: dict[str, Any] | None = self._exchange.mux.gate.client_info
+        return seen
 
     @property
     def principal(self) -> Any:

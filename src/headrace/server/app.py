@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from headrace.errors import UsageError
 from headrace.jsonrpc import R5
 from headrace.limits import DEFAULT, Limits
 from headrace.mux import Handler, Mux, Runtime
@@ -77,6 +78,7 @@ class Server:
         self._users = 0
         self._exit_stack: contextlib.AsyncExitStack | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._lock: asyncio.Lock | None = None
         self._change_due = False
 
     def __repr__(self) -> str:
@@ -98,27 +100,39 @@ class Server:
         meta: dict[str, Any] | None = ...,
         inline: bool = ...,
         timeout: float | None = ...,
+        forbid_unknown: bool = ...,
+        input_schema: dict[str, Any] | None = ...,
+        output_schema: dict[str, Any] | None = ...,
     ) -> Callable[[_F], _F]: ...
-    def tool(self, function: Any = None, /, **options: Any) -> Any:
+    def tool(self, *function: Callable[..., Any], **options: Any) -> Any:
         """Registers a function as a tool; usable bare or with options.
 
         ``async def`` tools run on the event loop, plain ``def`` tools in worker threads, and with
         ``inline=True`` plain functions that cannot block run on the loop itself. ``timeout`` (seconds)
         ends a call with an error result. ``name``, ``title``, ``description``, ``annotations``,
-        ``icons`` and ``meta`` are what ``tools/list`` shows.
-        """
-        if function is not None:
-            self.add_tool(function, **options)
-            return function
+        ``icons`` and ``meta`` are what ``tools/list`` shows. ``forbid_unknown`` refuses arguments that
+        the function does not have; ``input_schema`` and ``output_schema`` are advertised instead of
+        those made from the annotations.
 
-        def register(function: _F) -> _F:
-            self.add_tool(function, **options)
-            return function
+        Raises :class:`headrace.errors.UsageError` for what cannot be a tool, with the cure.
+        """
+        if function:
+            self.add_tool(*function, **options)
+            return function[0]
+
+        def register(target: _F) -> _F:
+            self.add_tool(target, **options)
+            return target
 
         return register
 
     def add_tool(self, function: Callable[..., Any], **options: Any) -> None:
         """Registers ``function`` with the options of :meth:`tool`; also while the server runs (SF-60)."""
+        unknown = options.keys() - ToolOptions.__struct_fields__
+        if unknown:
+            raise UsageError(
+                f"unknown tool option {min(unknown)!r}; there are {', '.join(sorted(ToolOptions.__struct_fields__))}"
+            )
         self.tools.add(function, ToolOptions(**options))
 
     def remove_tool(self, name: str) -> None:
@@ -165,7 +179,7 @@ class Server:
     def _tools_changed(self) -> None:
         self.tables.changed()
         loop = self._loop
-        if loop is None or self._change_due:
+        if loop is None or self._runtime is None or self._change_due:
             return
         # A burst of changes is one notification (B113); the caller may be any thread.
         self._change_due = True
@@ -186,32 +200,41 @@ class Server:
         (B115). Raises what the lifespan raises.
         """
         loop = asyncio.get_running_loop()
-        if self._users and self._loop is not loop:
+        if self._loop not in (None, loop):
             raise RuntimeError("the server runs on another event loop already")
-        if self._users == 0:
+        if self._lock is None:
             self._loop = loop
-            self._workers = WorkerPool(self.limits.worker_threads, f"{self.name}-worker")
-            self._runtime = make_runtime(self.limits, self.log, self._workers)
-            stack = contextlib.AsyncExitStack()
-            try:
-                if self._lifespan is not None:
-                    self.lifespan_state = await stack.enter_async_context(self._lifespan(self))
-            except BaseException:
-                self._stopped()
-                raise
-            self._exit_stack = stack
-        self._users += 1
+            self._lock = asyncio.Lock()
+        lock = self._lock
+        async with lock:
+            if self._users == 0:
+                await self._start()
+            self._users += 1
         try:
             yield self
         finally:
-            self._users -= 1
-            if self._users == 0:
-                stack, self._exit_stack = self._exit_stack, None
-                try:
-                    if stack is not None:
-                        await stack.aclose()
-                finally:
-                    self._stopped()
+            async with lock:
+                self._users -= 1
+                if self._users == 0:
+                    await self._stop()
+
+    async def _start(self) -> None:
+        self._workers = WorkerPool(self.limits.worker_threads, f"{self.name}-worker")
+        self._runtime = make_runtime(self.limits, self.log, self._workers)
+        self._exit_stack = contextlib.AsyncExitStack()
+        try:
+            if self._lifespan is not None:
+                self.lifespan_state = await self._exit_stack.enter_async_context(self._lifespan(self))
+        except BaseException:
+            self._stopped()
+            raise
+
+    async def _stop(self) -> None:
+        try:
+            if self._exit_stack is not None:
+                await self._exit_stack.aclose()
+        finally:
+            self._stopped()
 
     def _stopped(self) -> None:
         if self._workers is not None:
@@ -219,6 +242,8 @@ class Server:
         self._workers = None
         self._runtime = None
         self._loop = None
+        self._lock = None
+        self._exit_stack = None
         self.lifespan_state = None
         self.sessions.clear()
 

@@ -7,6 +7,7 @@ Content blocks themselves are the Structs of :mod:`headrace.types` (``TextConten
 import base64
 import functools
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -139,14 +140,16 @@ class ToolResult(msgspec.Struct, omit_defaults=True):
     """Members for ``_meta`` of the result."""
 
 
-@functools.lru_cache(maxsize=1024)
-def is_block_type(tp: Any) -> bool:
+def _is_block_type(tp: Any) -> bool:
     """True for content block Structs of any revision, Image, Audio and bytes types."""
     if not isinstance(tp, type):
         return False
     if issubclass(tp, (_Media, bytes, bytearray, memoryview)):
         return True
     return issubclass(tp, Message) and tp.__struct_config__.tag in BLOCK_KINDS
+
+
+is_block_type: Callable[[Any], bool] = functools.lru_cache(maxsize=1024)(_is_block_type)
 
 
 def block_kind(block: Message) -> str:

@@ -15,8 +15,7 @@ def parse_address(text: str | int | tuple[str, int]) -> tuple[str, int]:
     Raises :class:`UsageError` that says which form is expected.
     """
     if isinstance(text, tuple):
-        host, port = text
-        return host, _port(str(port), f"{host}:{port}")
+        return text[0], _port(str(text[1]), f"{text[0]}:{text[1]}")
     if isinstance(text, int):
         return LOOPBACK, _port(str(text), str(text))
     text = text.strip()

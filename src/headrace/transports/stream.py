@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.errors import ConnectFailed, UsageError
 from headrace.transports._link import LineLink
-from headrace.transports.address import format_address
+from headrace.transports.address import LOOPBACK, format_address
 
 if TYPE_CHECKING:
     from headrace.limits import Limits
@@ -108,7 +108,7 @@ def remove_stale_socket(path: str) -> None:
 
 
 async def serve_lines(
-    server: Server, *, unix: str | None = None, host: str | None = None, port: int | None = None
+    server: Server, *, unix: str | None = None, host: str = LOOPBACK, port: int = 0
 ) -> LineListener:
     """Listens on a unix socket or a TCP address. Raises OSError when it cannot be had."""
     loop = asyncio.get_running_loop()
@@ -127,19 +127,23 @@ async def open_lines(
     limits: Limits,
     *,
     unix: str | None = None,
-    host: str | None = None,
-    port: int | None = None,
+    host: str = LOOPBACK,
+    port: int = 0,
     on_lost: Callable[[Exception], None] | None = None,
 ) -> LineLink:
     """A client's end of a line stream. Raises :class:`ConnectFailed` naming the address."""
     loop = asyncio.get_running_loop()
     link = LineLink(mux, limits, serves=False, on_lost=on_lost)
+
+    def protocol() -> Any:
+        return link
+
     try:
         if unix is not None:
-            await loop.create_unix_connection(lambda: link, unix)
+            await loop.create_unix_connection(protocol, unix)
         else:
-            await loop.create_connection(lambda: link, host, port)
+            await loop.create_connection(protocol, host, port)
     except OSError as exc:
-        where = f"unix:{unix}" if unix is not None else f"tcp:{format_address(str(host), int(port or 0))}"
+        where = f"unix:{unix}" if unix is not None else f"tcp:{format_address(host, port)}"
         raise ConnectFailed(f"cannot connect to {where}: {exc.strerror or exc}") from exc
     return link

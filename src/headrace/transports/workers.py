@@ -31,8 +31,9 @@ class _Outlet:
         self.ready: deque[tuple[asyncio.Future[Any] | None, Any, BaseException | None]] = deque()
         self.waking = False
 
-    def put(self, future: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:
-        """Called by a worker thread. A loop that is closed loses the result."""
+    def put(self, future: asyncio.Future[Any] | None, value: Any, error: BaseException | None) -> None:
+        """Called by a worker thread. A loop that is closed loses the result. Without a future ``value``
+        is called on the loop."""
         self.ready.append((future, value, error))
         # `drain` lowers the flag before it takes anything: seen up, it means this result will be found.
         if not self.waking:
