@@ -1,0 +1,549 @@
+"""Requests of a Streamable HTTP client: what is sent, and what each kind of answer means.
+
+Strategy: ChannelState holds what all requests of one channel share (prepared heads, the mux, the
+pool); a ClientRequest decides about its own answer: redirects, errors by status, broken streams,
+resuming. ClientCall is the hot one.
+
+When a request is sent twice. A connection that the server has closed while it was idle is found out
+before the write (its end waits on the socket), so such a request has not been sent yet. If the end
+races with the write, nobody can know whether the server has run the request: it is sent again, once
+and on a new connection, only when the connection had served an answer before, not one byte of this
+answer came, and the method changes nothing by being run twice (SAFE). A tool call then fails with
+ConnectionClosed.
+"""
+
+from base64 import b64encode
+from http import HTTPStatus
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.string cimport memcmp
+
+from headrace.errors import (
+    ConnectionClosed, HeadraceError, HttpStatusError, LocalProtocolError, RemoteProtocolError, RpcError, UsageError,
+)
+
+from headrace.mux._mux cimport Exchange, Mux, PendingCall, Sink, read_error
+from headrace.transports._http_conn cimport (
+    BODY_DISCARD, BODY_DROP, BODY_EVENTS, BODY_EXCERPT, BODY_WHOLE, HttpPool, HttpRequest,
+)
+from headrace.wire._chttp cimport *
+from headrace.wire._cjson cimport HR_ERROR, HR_T_NULL, hr_envelope
+from headrace.wire._http1 cimport json_type, known_bytes, known_joined, known_text, sse_type
+from headrace.wire._outbuf cimport Outbuf
+from headrace.wire._sse cimport SseFramer
+
+cdef extern from "Python.h":
+    const char *PyUnicode_AsUTF8AndSize(object s, Py_ssize_t *n) except NULL
+
+__all__ = ("ChannelState", "ClientCall", "ClientRequest", "encode_header_value")
+
+cdef enum:
+    MAX_HOPS = 5          # redirects of one request (B58)
+    MAX_RESUMES = 8       # attempts to resume a call's stream without one event in between
+    QUOTE = 1024          # bytes of a body that an exception keeps
+
+cdef frozenset SAFE = frozenset((
+    b"initialize", b"ping", b"server/discover", b"tools/list", b"resources/list", b"resources/templates/list",
+    b"prompts/list",
+))
+cdef dict KEPT_FIELDS = {
+    HR_H_CONTENT_TYPE: (b"content-type", "content-type"), HR_H_LOCATION: (b"location", "location"),
+    HR_H_RETRY_AFTER: (b"retry-after", "retry-after"),
+    HR_H_WWW_AUTHENTICATE: (b"www-authenticate", "www-authenticate"),
+    HR_H_MCP_SESSION_ID: (b"mcp-session-id", "mcp-session-id"),
+}
+
+
+# ---------------------------------------------------------------- header values
+
+cdef bytes encode_header(str text):
+    """HN-11: as it is when it is printable ASCII without outer spaces and does not look encoded."""
+    cdef Py_ssize_t n, i
+    cdef const char *p
+    cdef bint plain = True
+    try:
+        p = PyUnicode_AsUTF8AndSize(text, &n)
+    except UnicodeEncodeError:
+        raise LocalProtocolError("a header value holds a lone surrogate") from None
+    for i in range(n):
+        if <unsigned char>p[i] < 0x20 or <unsigned char>p[i] > 0x7E:
+            plain = False
+            break
+    if n and (p[0] == c' ' or p[n - 1] == c' '):
+        plain = False
+    if n >= 10 and memcmp(p, b"=?base64?", 9) == 0 and p[n - 2] == c'?' and p[n - 1] == c'=':
+        plain = False
+    if plain:
+        return PyBytes_FromStringAndSize(p, n)
+    return b"=?base64?" + b64encode(PyBytes_FromStringAndSize(p, n)) + b"?="
+
+
+def encode_header_value(value: str | int | bool) -> bytes:
+    """The value of an ``Mcp-Name`` or ``Mcp-Param-*`` header (HN-10, HN-11).
+
+    Raises LocalProtocolError for a string with a lone surrogate, TypeError for other types.
+    """
+    if value is True:
+        return b"true"
+    if value is False:
+        return b"false"
+    if isinstance(value, int):
+        return str(value).encode()
+    return encode_header(value)
+
+
+# ---------------------------------------------------------------- what the requests of a channel share
+
+cdef class ChannelState(Sink):
+    """The shared part of a channel: see HttpChannel, the class to use."""
+
+    def __init__(self, Mux mux not None, limits, opener, *, bytes host, bytes target, bytes user_fields=b""):
+        self.mux = mux
+        self.limits = limits
+        self.pool = HttpPool(mux.runtime, limits, opener)
+        self.host = host
+        self.target = target
+        self.user_fields = user_fields
+        self.scratch = Outbuf()
+        self.last_name = None
+        self.prepare()
+
+    # --- state --------------------------------------------------------------------------------------
+
+    @property
+    def protocol_version(self):
+        """Value of MCP-Protocol-Version, or None to send none (HN-03, HO-40, VN-49)."""
+        return self._protocol_version
+
+    @protocol_version.setter
+    def protocol_version(self, str value):
+        self._protocol_version = value
+        self.prepare()
+
+    @property
+    def session_id(self):
+        """The handshake era's session, or None (HO-31)."""
+        return self._session_id
+
+    @session_id.setter
+    def session_id(self, str value):
+        if value is not None and not visible(value.encode("utf-8", "surrogatepass")):
+            raise LocalProtocolError("a session id is made of visible ASCII characters (HO-30)")
+        self._session_id = value
+        self.prepare()
+
+    @property
+    def modern(self):
+        """Whether the per-request-metadata era is spoken (R5)."""
+        return self._modern
+
+    @modern.setter
+    def modern(self, bint value):
+        self._modern = value
+
+    def set_fields(self, bytes fields not None):
+        """Replaces the user's prepared header lines (a token was renewed); sent from the next request on."""
+        self.user_fields = fields
+        self.prepare()
+
+    def retarget(self, bytes target not None):
+        """Requests go to `target` of the same origin from now on (B58)."""
+        self.target = target
+        self.prepare()
+
+    def locate(self, str location):
+        """The request target of a redirect; UsageError when it leaves the origin."""
+        raise UsageError(f"redirect to {location!r} is not followed")
+
+    def post_failed(self, str what, exc):
+        """A notification or an answer was not accepted."""
+
+    cdef int prepare(self) except -1:
+        """The constant bytes of request heads: only method, name and length vary from call to call."""
+        cdef bytes tail = b" " + self.target + b" HTTP/1.1\r\nHost: " + self.host + b"\r\n" + self.user_fields
+        cdef bytes posted = b"Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"
+        cdef bytes state = b""
+        self.bare_head = b"POST" + tail + posted
+        if self._protocol_version is not None:
+            state += b"MCP-Protocol-Version: " + self._protocol_version.encode("ascii") + b"\r\n"
+        if self._session_id is not None:
+            state += b"Mcp-Session-Id: " + self._session_id.encode("ascii") + b"\r\n"
+        self.post_head = b"POST" + tail + posted + state
+        self.get_head = b"GET" + tail + b"Accept: text/event-stream\r\nCache-Control: no-store\r\n" + state
+        self.delete_head = b"DELETE" + tail + state
+        return 0
+
+    cdef int adopt(self, const hr_head *h) except -1:
+        """The session that the answer to initialize opens, if any (HO-30)."""
+        cdef bytes id = known_bytes(h, HR_H_MCP_SESSION_ID)
+        if id is None:
+            self.session_id = None
+        elif visible(id):
+            self.session_id = id.decode("ascii")
+        else:
+            raise RemoteProtocolError("the server's session id holds characters other than visible ASCII (HO-30)")
+        return 0
+
+    cdef bytes encoded(self, str name):
+        if name is not self.last_name:
+            self.last_encoded = encode_header(name)
+            self.last_name = name
+        return self.last_encoded
+
+    # --- in -----------------------------------------------------------------------------------------
+
+    cdef int deliver(self, ClientRequest request, const char *p, Py_ssize_t n) except -1:
+        """One message of the answer to `request`."""
+        cdef ClientRequest before = self.receiving
+        self.receiving = request
+        self.status = request.status
+        try:
+            self.mux.receive(p, n, self)
+        except Exception as exc:
+            self.mux.runtime.report("a message could not be handled", exc)
+        finally:
+            self.receiving = before
+            self.status = 0 if before is None else before.status
+        return 0
+
+    cdef bint admits(self, PendingCall call) except? False:
+        """An answer comes on the stream of its own request, or on one that belongs to none (B82)."""
+        return self.receiving is None or self.receiving.call is None or self.receiving.call is call
+
+    cdef bint unmatched(self, const hr_envelope *env) except? True:
+        """An error without a usable id is about the request whose answer it is (JR-13); with an error
+        status any is (servers make up ids there)."""
+        cdef ClientRequest request = self.receiving
+        if request is None or request.call is None or env.kind != HR_ERROR:
+            return False
+        if env.id.n and env.id.type != HR_T_NULL and request.status < 300:
+            return False
+        if not (<ClientCall>request).waits():
+            return False
+        exc = read_error(&env.error)
+        if request.status >= 300 and isinstance(exc, RpcError):
+            exc.http_status = request.status
+        request.failed(exc)
+        return True
+
+
+# ---------------------------------------------------------------- requests
+
+cdef class ClientRequest(HttpRequest):
+    """One HTTP request of a channel."""
+
+    cdef str what(self):
+        return "the request"
+
+    cdef bint safe(self):
+        return False
+
+    cdef int failed(self, object exc) except -1:
+        """The request ends with `exc`."""
+        return 0
+
+    cdef int again(self) except -1:
+        """Sends it again, from the start."""
+        self.status = 0
+        self.problem = None
+        self.redirect = None
+        try:
+            self.channel.pool.submit(self)
+        except HeadraceError as exc:
+            self.failed(exc)
+        return 0
+
+    cdef int judge(self, const hr_head *h) except -2:
+        """What holds for every answer: how to read the body, or -1 when the status decides."""
+        cdef hr_span coding
+        self.status = h.status
+        if h.seen >> HR_H_CONTENT_ENCODING & 1:
+            coding = h.known[HR_H_CONTENT_ENCODING]
+            if coding.n and not hr_http1_ieq(coding.p, coding.n, "identity", 8):
+                self.problem = RemoteProtocolError(
+                    f"{self.what()} was answered in content coding {known_text(h, HR_H_CONTENT_ENCODING)!r}, "
+                    "which was not asked for (B41)")
+                return BODY_DROP
+        if h.status < 300 or h.status >= 400:
+            return -1
+        location = known_text(h, HR_H_LOCATION)
+        self.judge_error(h)
+        if location and (h.status == 307 or h.status == 308):
+            self.hops += 1
+            try:
+                if self.hops > MAX_HOPS:
+                    raise UsageError(f"more than {MAX_HOPS} redirects, the last to {location!r}")
+                self.redirect = self.channel.locate(location)
+            except UsageError as exc:
+                self.problem = HttpStatusError(f"HTTP {h.status} for {self.what()}: {exc}", h.status,
+                                               headers=self.fields)
+        elif location:
+            self.problem = HttpStatusError(
+                f"HTTP {h.status} for {self.what()}: the server has moved to {location!r}; use that URL", h.status,
+                headers=self.fields)
+        else:
+            self.problem = HttpStatusError(f"HTTP {h.status} for {self.what()}", h.status, headers=self.fields)
+        return BODY_DISCARD
+
+    cdef int judge_error(self, const hr_head *h) except -1:
+        """Keeps what an error needs of the head; how to read its body."""
+        self.fields = {}
+        for which in KEPT_FIELDS:
+            if h.seen >> <int>which & 1:
+                lower, name = KEPT_FIELDS[which]
+                self.fields[name] = known_joined(h, which, lower).decode("latin-1")
+        if h.seen >> HR_H_CONTENT_TYPE & 1 and json_type(
+            h.known[HR_H_CONTENT_TYPE].p, <Py_ssize_t>h.known[HR_H_CONTENT_TYPE].n
+        ):
+            self.json = True
+            return BODY_WHOLE
+        return BODY_EXCERPT
+
+    cdef object status_error(self, const char *p, Py_ssize_t n):
+        """The answer as an HttpStatusError, its body quoted (B66)."""
+        cdef str body = ""
+        if n > 0:
+            body = PyBytes_FromStringAndSize(p, n if n < QUOTE else QUOTE).decode("utf-8", "replace")
+        try:
+            phrase = " " + HTTPStatus(self.status).phrase
+        except ValueError:
+            phrase = ""
+        text = f"HTTP {self.status}{phrase} for {self.what()}"
+        if self.status < 300:
+            kind = (self.fields or {}).get("content-type")
+            text += f": content type {kind!r} instead of JSON or an event stream" if kind else ": no content type"
+        if body:
+            text += f": {' '.join(body.split())[:300]}"
+        return HttpStatusError(text, self.status, headers=self.fields, body=body)
+
+    cdef int lost(self, object exc, bint untouched, bint reused) except -1:
+        """The connection ended without an answer: sent again (see the head of this file) or failed."""
+        if isinstance(exc, HeadraceError):
+            return self.failed(exc)
+        if untouched and reused and not self.retried and self.safe() and not self.channel.pool.closed:
+            self.retried = True
+            self.status = 0
+            return self.channel.pool.submit_alone(self)
+        how = "the server closed the connection" if exc is None else f"the connection broke ({exc})"
+        if untouched:
+            return self.failed(ConnectionClosed(f"{how} before it answered {self.what()}"))
+        return self.failed(ConnectionClosed(f"{how} inside the answer to {self.what()}"))
+
+    cdef int on_end(self, SseFramer framer) except -1:
+        if self.dropped:
+            return 0
+        if self.redirect is not None:
+            self.channel.retarget(self.redirect)
+            return self.again()
+        if self.problem is not None:
+            return self.failed(self.problem)
+        return 0
+
+    cdef int on_body(self, const char *p, Py_ssize_t n) except -1:
+        if self.dropped:
+            return 0
+        return self.failed(self.status_error(p, n))
+
+
+# ---------------------------------------------------------------- calls
+
+cdef class ClientCall(ClientRequest):
+    """A request of ours. ``PendingCall.attached`` holds it, so that ``session_id`` and ``status`` can
+    be asked for when the call has failed (HO-32)."""
+
+    cdef str what(self):
+        return self.method.decode()
+
+    cdef bint safe(self):
+        return self.method in SAFE
+
+    cdef bint waits(self):
+        """Whether the answer is still outstanding."""
+        return self.call is not None and self.channel.mux.pending.get(self.call.id) is self.call
+
+    cdef int failed(self, object exc) except -1:
+        cdef PendingCall call = self.call
+        self.call = None
+        if call is not None and not self.dropped:
+            call.fail(exc)
+        return 0
+
+    cdef bytes render(self):
+        cdef ChannelState channel = self.channel
+        cdef Outbuf out = channel.scratch
+        cdef bytes head
+        cdef long long id = self.call.id
+        cdef Py_ssize_t n
+        self.sent = True
+        self.session_id = channel._session_id
+        if self.resuming:
+            out.put_bytes(channel.get_head)
+            out.put(b"Last-Event-ID: ", 15)
+            out.put_bytes(self.last_id)
+            out.put(b"\r\n\r\n", 4)
+            return out.take()
+        head = channel.post_head
+        if self.method == b"initialize":
+            head = channel.bare_head
+            self.session_id = None
+        # {"jsonrpc":"2.0","id":N,"method":"M","params":P}
+        n = 22 + 11 + PyBytes_GET_SIZE(self.method) + (
+            2 if self.params is None else 12 + PyBytes_GET_SIZE(self.params))
+        while True:
+            n += 1
+            id //= 10
+            if id == 0:
+                break
+        out.room(PyBytes_GET_SIZE(head) + n + 256)
+        out.put_bytes(head)
+        if channel._modern and head is channel.post_head:
+            out.put(b"Mcp-Method: ", 12)
+            out.put_bytes(self.method)
+            out.put(b"\r\n", 2)
+            if self.name is not None:
+                out.put(b"Mcp-Name: ", 10)
+                out.put_bytes(self.name)
+                out.put(b"\r\n", 2)
+        if self.extra is not None:
+            out.put_bytes(self.extra)
+        out.put(b"Content-Length: ", 16)
+        out.put_int(n)
+        out.put(b'\r\n\r\n{"jsonrpc":"2.0","id":', 26)
+        out.put_int(self.call.id)
+        out.put(b',"method":"', 11)
+        out.put_bytes(self.method)
+        if self.params is None:
+            out.put(b'"}', 2)
+        else:
+            out.put(b'","params":', 11)
+            out.put_bytes(self.params)
+            out.put(b'}', 1)
+        return out.take()
+
+    cdef int on_head(self, const hr_head *h) except -1:
+        cdef int mode
+        cdef hr_span kind
+        if self.dropped:
+            self.status = h.status
+            return BODY_DISCARD
+        mode = self.judge(h)
+        if mode >= 0:
+            return mode
+        if h.status >= 300:
+            return self.judge_error(h)
+        if self.method == b"initialize":
+            self.channel.adopt(h)
+        kind = h.known[HR_H_CONTENT_TYPE]
+        if h.seen >> HR_H_CONTENT_TYPE & 1:
+            if json_type(kind.p, <Py_ssize_t>kind.n) and not self.resuming:
+                self.json = True
+                return BODY_WHOLE
+            if sse_type(kind.p, <Py_ssize_t>kind.n):
+                return BODY_EVENTS
+        if hr_http1_response_body(h, False) == HR_BODY_NONE:
+            self.problem = RemoteProtocolError(f"HTTP {h.status} without a body is no answer to {self.what()}")
+            return BODY_DISCARD
+        self.judge_error(h)
+        self.json = False
+        return BODY_EXCERPT
+
+    cdef int on_body(self, const char *p, Py_ssize_t n) except -1:
+        cdef Py_ssize_t i = 0
+        cdef str body
+        if self.dropped:
+            return 0
+        if self.status < 300 and self.json:
+            self.channel.deliver(self, p, n)
+            if self.waits():
+                body = PyBytes_FromStringAndSize(p, n if n < QUOTE else QUOTE).decode("utf-8", "replace")
+                self.failed(RemoteProtocolError(
+                    f"the body is no answer to {self.what()}: {' '.join(body.split())[:300]}" if n
+                    else f"the answer to {self.what()} is empty"))
+            self.call = None
+            return 0
+        if self.status >= 400 and self.status != 401 and "www-authenticate" not in self.fields:
+            while i < n and (p[i] == c' ' or p[i] == c'\r' or p[i] == c'\n' or p[i] == c'\t'):
+                i += 1
+            if i < n and p[i] == c'{':
+                self.channel.deliver(self, p, n)
+        if self.waits():
+            self.failed(self.status_error(p, n))
+        self.call = None
+        return 0
+
+    cdef int on_event(self, const hr_sse_event *event) except -1:
+        if self.dropped or event.data.n == 0 or not event.flags & HR_SSE_MESSAGE:
+            return 0
+        self.attempts = 0
+        self.channel.deliver(self, event.data.p, <Py_ssize_t>event.data.n)
+        if self.conn is not None and not self.waits():
+            # The stream should end now; one that does not is cut after a while.
+            self.channel.pool.drain(self.conn)
+        return 0
+
+    cdef int on_end(self, SseFramer framer) except -1:
+        if framer is None:
+            return ClientRequest.on_end(self, None)
+        return self.stream_ended(framer, None)
+
+    cdef int on_lost(self, object exc, bint untouched, bint reused, SseFramer framer) except -1:
+        if self.dropped or not self.waits():
+            self.call = None
+            return 0
+        if framer is not None or self.resuming:
+            return self.stream_ended(framer, exc)
+        return self.lost(exc, untouched, reused)
+
+    cdef int stream_ended(self, SseFramer framer, object exc) except -1:
+        """The stream ended, well or not. Without the answer it is resumed if it can be (HO-21, HO-24)."""
+        cdef double delay
+        cdef bytes id
+        if self.dropped or not self.waits():
+            self.call = None
+            return 0
+        if framer is not None:
+            id = framer.last_id()
+            if id is not None:
+                self.last_id = id
+        if isinstance(exc, RemoteProtocolError):
+            return self.failed(exc)
+        how = "ended" if exc is None else f"broke ({exc})"
+        if self.channel._modern or self.last_id is None or not carriable(self.last_id):
+            return self.failed(ConnectionClosed(f"the event stream {how} before the answer to {self.what()} came"))
+        if self.attempts >= MAX_RESUMES:
+            return self.failed(ConnectionClosed(
+                f"the event stream {how} before the answer to {self.what()} came and could not be resumed"))
+        delay = FIRST_DELAY * (1 << self.attempts)
+        if delay > LAST_DELAY:
+            delay = LAST_DELAY
+        if framer is not None and framer.s.has_retry:
+            delay = framer.s.retry_ms / 1000.0
+        self.attempts += 1
+        self.resuming = True
+        runtime = self.channel.mux.runtime
+        runtime.call_at(runtime.time() + delay, self.resume)
+        return 0
+
+    def resume(self):
+        """Timer: asks for the rest of the stream."""
+        if not self.dropped and self.waits() and not self.channel.pool.closed:
+            self.status = 0
+            self.again()
+
+
+cdef bint carriable(bytes id):
+    # Event ids may hold anything but line ends; a header value may not.
+    cdef const unsigned char *p = <const unsigned char *>PyBytes_AS_STRING(id)
+    cdef Py_ssize_t i
+    for i in range(PyBytes_GET_SIZE(id)):
+        if p[i] < 0x20 or p[i] == 0x7F:
+            return False
+    return True
+
+
+cdef bint visible(bytes text):
+    cdef unsigned char c
+    for c in text:
+        if not 0x21 <= c <= 0x7E:
+            return False
+    return len(text) > 0
