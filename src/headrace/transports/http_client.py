@@ -34,12 +34,9 @@ _DELETE_TIMEOUT = 1.0  # seconds that closing waits for the answer to DELETE (B6
 _NEXT_ADDRESS = 0.25  # seconds before the next address of a host is tried as well (RFC 8305)
 _ADDRESS_TTL = 30.0  # seconds that addresses of a host are used again
 _OWN = frozenset(
-    (
-        "accept", "connection", "content-length", "content-type", "expect", "keep-alive", "last-event-id",
-        "mcp-method", "mcp-name", "mcp-protocol-version", "mcp-session-id", "te", "trailer",
-        "transfer-encoding", "upgrade",
-    )  # fmt: skip
-)
+    "accept connection content-length content-type expect keep-alive last-event-id mcp-method mcp-name "
+    "mcp-protocol-version mcp-session-id te trailer transfer-encoding upgrade".split()
+)  # headers that the protocol sets
 
 
 class Endpoint:
@@ -158,7 +155,12 @@ class HttpChannel(_HttpChannel):
         self._closing: asyncio.Task[None] | None = None
         host, fields = _user_fields(headers, endpoint.authority)
         super().__init__(
-            mux, limits, self._open, host=host.encode("ascii"), target=endpoint.target.encode("ascii"), user_fields=fields
+            mux,
+            limits,
+            self._open,
+            host=host.encode("ascii"),
+            target=endpoint.target.encode("ascii"),
+            user_fields=fields,
         )
 
     def __repr__(self) -> str:
@@ -185,9 +187,7 @@ class HttpChannel(_HttpChannel):
         except UsageError as exc:
             raise UsageError(f"redirect to {location!r}: {exc}") from None
         if there.origin != here.origin:
-            raise UsageError(
-                f"the redirect to {location!r} leaves this server and is not followed; use that URL if you trust it"
-            )
+            raise UsageError(f"the redirect to {location!r} leaves this server and is not followed; use that URL")
         return there.target.encode("ascii")
 
     def post_failed(self, what: str, exc: BaseException) -> None:
