@@ -1,0 +1,218 @@
+"""A client's ways to a server: each opens one connection with its mux and closes it without a trace.
+
+Closing runs in a task of its own where it takes more than a moment, so that it works from any task, under
+any cancellation, and twice (B21).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from headrace.errors import ConnectFailed, HeadraceError
+from headrace.mux import Mux
+from headrace.transports._link import LineLink
+from headrace.transports.runtime import make_runtime
+
+if TYPE_CHECKING:
+    from headrace.client.session import ClientSession
+    from headrace.limits import Limits
+    from headrace.mux import Sink
+
+__all__ = ("Channel", "CommandTarget", "HttpTarget", "LineTarget", "MemoryTarget", "Target")
+
+
+class Channel:
+    """An open connection. ``http`` is the HTTP channel below it, or None."""
+
+    def __init__(self, mux: Mux, session: ClientSession, sink: Sink, http: Any = None) -> None:
+        self.mux = mux
+        self.session = session
+        self.sink = sink
+        self.http = http
+        self.stream: Any = None
+        """The handshake era's event stream of the server's own messages, over HTTP."""
+
+    def stop(self, reason: HeadraceError) -> None:
+        """Calls that wait fail with ``reason`` at once, and no more are taken."""
+        self.mux.close(reason)
+
+    async def close(self) -> None:
+        """Ends the connection. Never raises for what the peer does."""
+        self.sink.close()
+
+
+class Target:
+    """Where a server is. ``text`` names it in messages; ``reopens``: a new connection may be tried when
+    the server ends the first one because it does not know ``server/discover``."""
+
+    text = ""
+    reopens = True
+
+    async def open(self, session: ClientSession, limits: Limits) -> Channel:
+        """Opens a connection. Raises :class:`ConnectFailed`."""
+        raise NotImplementedError
+
+
+def _mux(session: ClientSession, limits: Limits) -> Mux:
+    return Mux(make_runtime(limits, session.log), session, limits)
+
+
+class LineTarget(Target):
+    """A unix socket or a TCP address."""
+
+    def __init__(
+        self, text: str, *, unix: str | None = None, host: str | None = None, port: int | None = None
+    ):
+        self.text = text
+        self._where = {"unix": unix, "host": host, "port": port}
+
+    async def open(self, session: ClientSession, limits: Limits) -> Channel:
+        from headrace.transports.stream import open_lines
+
+        mux = _mux(session, limits)
+        link = await open_lines(mux, limits, **self._where)  # type: ignore[arg-type]
+        return Channel(mux, session, link)
+
+
+class CommandTarget(Target):
+    """A program that is started and spoken to over its standard streams."""
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None,
+        inherit_env: bool,
+        cwd: str | None,
+        stderr: Any,
+    ) -> None:
+        self.argv = list(argv)
+        self.text = " ".join(self.argv)[:200]
+        self._options = {"env": env, "inherit_env": inherit_env, "cwd": cwd, "stderr": stderr}
+
+    async def open(self, session: ClientSession, limits: Limits) -> Channel:
+        from headrace.transports.spawn import spawn
+
+        mux = _mux(session, limits)
+        link = LineLink(mux, limits, serves=False)
+        child = await spawn(self.argv, lambda: link, limits=limits, **self._options)  # type: ignore[arg-type]
+        return _ChildChannel(mux, session, link, child)
+
+
+class _ChildChannel(Channel):
+    def __init__(self, mux: Mux, session: ClientSession, sink: Sink, child: Any) -> None:
+        super().__init__(mux, session, sink)
+        self.child = child
+
+    async def close(self) -> None:
+        try:
+            await self.child.close()
+        finally:
+            self.sink.abort()
+
+
+class HttpTarget(Target):
+    """A Streamable HTTP endpoint."""
+
+    reopens = False
+
+    def __init__(self, url: str, *, headers: Mapping[str, str] | None, ssl: Any) -> None:
+        self.text = url
+        self._headers = headers
+        self._ssl = ssl
+
+    async def open(self, session: ClientSession, limits: Limits) -> Channel:
+        from headrace.transports.http_client import open_http
+
+        mux = _mux(session, limits)
+        http = await open_http(self.text, mux, limits=limits, headers=self._headers, ssl=self._ssl)
+        return _HttpChannel(mux, session, http, http)
+
+
+class _HttpChannel(Channel):
+    def stop(self, reason: HeadraceError) -> None:
+        self.http.stop(reason)
+
+    async def close(self) -> None:
+        await self.http.close()
+
+
+class MemoryTarget(Target):
+    """A Server object of this process."""
+
+    def __init__(self, server: Any) -> None:
+        self.text = f"server {server.name!r}"
+        self._server = server
+
+    async def open(self, session: ClientSession, limits: Limits) -> Channel:
+        mux = _mux(session, limits)
+        link = LineLink(mux, limits, serves=False)
+        host = _Host(self._server)
+        await host.start(link)
+        return _MemoryChannel(mux, session, link, host)
+
+
+class _Host:
+    """Keeps the server running in a task of its own: its lifespan is entered and left in the same task."""
+
+    def __init__(self, server: Any) -> None:
+        loop = asyncio.get_running_loop()
+        self._server = server
+        self._started: asyncio.Future[None] = loop.create_future()
+        self._stop = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self, link: LineLink) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run(link))
+        try:
+            await self._started
+        except asyncio.CancelledError:
+            self._task.cancel()
+            raise
+
+    async def _run(self, client_link: LineLink) -> None:
+        from headrace.transports.memory import memory_pair
+
+        try:
+            async with self._server.running():
+                ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+                def lost(exc: Exception) -> None:
+                    if not ended.done():
+                        ended.set_result(None)
+
+                session, mux = self._server.new_session()
+                link = LineLink(mux, self._server.limits, on_lost=lost)
+                session.sink = link
+                memory_pair(link, client_link)
+                if not self._started.done():
+                    self._started.set_result(None)
+                await self._stop.wait()
+                client_link.close()
+                await asyncio.wait([ended], timeout=self._server.limits.drain_timeout + 1)
+                link.abort()
+        except Exception as exc:
+            if self._started.done():
+                raise
+            failure = ConnectFailed(f"the server did not start: {type(exc).__name__}: {exc}")
+            failure.__cause__ = exc
+            self._started.set_exception(failure)
+
+    async def stop(self) -> None:
+        self._stop.set()
+        if self._task is not None:
+            await asyncio.wait([self._task])
+            with contextlib.suppress(asyncio.CancelledError):
+                self._task.result()
+
+
+class _MemoryChannel(Channel):
+    def __init__(self, mux: Mux, session: ClientSession, sink: Sink, host: _Host) -> None:
+        super().__init__(mux, session, sink)
+        self._host = host
+
+    async def close(self) -> None:
+        await self._host.stop()

@@ -1,0 +1,287 @@
+"""``connect``: from what names a server to a negotiated client, bounded as a whole (B116)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from headrace._version import __version__
+from headrace.client.arguments import seconds
+from headrace.client.channels import Channel, CommandTarget, HttpTarget, LineTarget, MemoryTarget, Target
+from headrace.client.client import Client
+from headrace.client.negotiation import Agreement, LegacyServer, Offer, Phase, failed, initialize, negotiate
+from headrace.client.session import ClientSession
+from headrace.errors import (
+    ConnectFailed,
+    ConnectionClosed,
+    HeadraceError,
+    RequestTimeout,
+    RpcError,
+    UsageError,
+)
+from headrace.jsonrpc import LOG_LEVELS
+from headrace.limits import DEFAULT, Limits
+from headrace.transports.address import parse_address
+
+if TYPE_CHECKING:
+    import ssl as ssl_module
+
+    from headrace.server.app import Server
+    from headrace.types.v2026_07_28 import LoggingMessageNotificationParams
+
+__all__ = ("connect", "parse_target")
+
+
+def connect(
+    target: str | Sequence[str | os.PathLike[str]] | Server,
+    *,
+    revision: str | None = None,
+    timeout: float | None = None,
+    headers: Mapping[str, str] | None = None,
+    ssl: ssl_module.SSLContext | None = None,
+    env: Mapping[str, str] | None = None,
+    inherit_env: bool = False,
+    cwd: str | os.PathLike[str] | None = None,
+    stderr: Callable[[bytes], object] | int | None = None,
+    limits: Limits | None = None,
+    client_info: Mapping[str, Any] | None = None,
+    log_level: str | None = None,
+    on_log: Callable[[LoggingMessageNotificationParams], Any] | None = None,
+    on_list_changed: Callable[[str], Any] | None = None,
+) -> AbstractAsyncContextManager[Client]:
+    """Connects to a server: ``async with connect("http://127.0.0.1:8000/mcp") as client:``.
+
+    :param target: ``http://`` or ``https://`` URL of a Streamable HTTP endpoint; ``unix:PATH`` or
+        ``tcp:HOST:PORT`` of a line server; a command as a list (program and arguments), started and
+        spoken to over its standard streams; or a :class:`headrace.Server` of this process.
+    :param revision: force one protocol revision, such as ``"2025-11-25"`` or ``"2026-07-28"``, instead of
+        finding out (VN-40..50).
+    :param timeout: seconds each request may take unless it says otherwise (``limits.request_timeout``);
+        infinity for no limit. Opening the connection, negotiation included, has ``limits.connect_timeout``.
+    :param headers: HTTP header fields to send with every request.
+    :param ssl: TLS settings of ``https`` URLs.
+    :param env, inherit_env: variables for a command, over the safe few it inherits or over all of ours.
+    :param cwd: working directory of a command.
+    :param stderr: what gets a copy of a command's stderr: a function that takes bytes, or a descriptor.
+    :param limits: bounds, see :class:`headrace.limits.Limits`.
+    :param client_info: how the client names itself: ``{"name": ..., "version": ...}``.
+    :param log_level: ask for log messages from this level on (default ``"info"`` with ``on_log`` in the
+        modern era; the server's choice in the handshake era).
+    :param on_log: called with each log message (``level``, ``data``, ``logger``).
+    :param on_list_changed: called with ``"tools"``, ``"resources"`` or ``"prompts"`` when that list has
+        changed; a burst of changes is one call.
+
+    Callbacks may be async; calls of one kind run one after the other. Their exceptions are logged.
+
+    Entering raises :class:`ConnectFailed` (also a ConnectionError) or :class:`RequestTimeout` naming the
+    phase; nothing is left behind then. Wrong arguments raise :class:`UsageError` at once.
+    """
+    if log_level is not None and log_level not in LOG_LEVELS:
+        raise UsageError(f"log level {log_level!r}: use one of {', '.join(LOG_LEVELS)}")
+    parsed = parse_target(
+        target, headers=headers, ssl=ssl, env=env, inherit_env=inherit_env, cwd=cwd, stderr=stderr
+    )
+    info = {"name": "headrace", "version": __version__} if client_info is None else dict(client_info)
+    if not isinstance(info.get("name"), str) or not isinstance(info.get("version"), str):
+        raise UsageError("client_info needs a name and a version")
+    bounds = limits or DEFAULT
+    return _Connect(
+        parsed,
+        Offer(info, {}, revision),
+        bounds,
+        seconds(timeout, bounds.request_timeout),
+        log_level,
+        on_log,
+        on_list_changed,
+    )
+
+
+def parse_target(
+    target: Any,
+    *,
+    headers: Mapping[str, str] | None = None,
+    ssl: Any = None,
+    env: Mapping[str, str] | None = None,
+    inherit_env: bool = False,
+    cwd: str | os.PathLike[str] | None = None,
+    stderr: Any = None,
+) -> Target:
+    """What ``target`` names. Raises :class:`UsageError` in one plain line."""
+    where: Target
+    http = command = False
+    if isinstance(target, str):
+        kind, _, rest = target.partition(":")
+        if kind.lower() in ("http", "https") and rest.startswith("//"):
+            where = HttpTarget(target, headers=headers, ssl=ssl)
+            http = True
+        elif kind == "unix" and rest:
+            where = LineTarget(target, unix=rest)
+        elif kind == "tcp" and rest:
+            host, port = parse_address(rest)
+            where = LineTarget(target, host=host, port=port)
+        else:
+            raise UsageError(
+                f"cannot connect to {target[:100]!r}: use an http:// or https:// URL, unix:PATH, "
+                "tcp:HOST:PORT, or a list for a command"
+            )
+    elif isinstance(target, list | tuple):
+        argv = [os.fspath(part) if isinstance(part, str | os.PathLike) else part for part in target]
+        if not argv or not all(isinstance(part, str) and part for part in argv[:1]):
+            raise UsageError("the command must be a list: the program and its arguments")
+        for part in argv:
+            if not isinstance(part, str):
+                raise UsageError(f"arguments of a command must be strings, not {type(part).__name__}")
+        where = CommandTarget(
+            argv,
+            env=env,
+            inherit_env=inherit_env,
+            cwd=os.fspath(cwd) if cwd is not None else None,
+            stderr=stderr,
+        )
+        command = True
+    elif hasattr(target, "new_session") and hasattr(target, "running"):
+        where = MemoryTarget(target)
+    else:
+        what = type(target).__name__
+        raise UsageError(f"cannot connect to a {what}: use an address, a command as a list, or a Server")
+    if not http and (headers is not None or ssl is not None):
+        raise UsageError("headers and ssl are for http:// and https:// URLs")
+    if not command and (env is not None or inherit_env or cwd is not None or stderr is not None):
+        raise UsageError("env, inherit_env, cwd and stderr are for commands")
+    return where
+
+
+class _Connect:
+    """What :func:`connect` returns."""
+
+    def __init__(
+        self,
+        target: Target,
+        offer: Offer,
+        limits: Limits,
+        timeout: float,
+        log_level: str | None,
+        on_log: Callable[[LoggingMessageNotificationParams], Any] | None,
+        on_list_changed: Callable[[str], Any] | None,
+    ) -> None:
+        self._target = target
+        self._offer = offer
+        self._limits = limits
+        self._timeout = timeout
+        self._log_level = log_level
+        self._on_log = on_log
+        self._on_list_changed = on_list_changed
+        self._client: Client | None = None
+
+    async def __aenter__(self) -> Client:
+        if self._client is not None:
+            raise RuntimeError("this connect() is in use already; call connect() again")
+        phase = Phase()
+        limit = self._limits.connect_timeout
+        try:
+            async with asyncio.timeout(limit):
+                client = await self._open(phase)
+        except TimeoutError as exc:
+            if isinstance(exc, HeadraceError):
+                raise
+            raise RequestTimeout(
+                f"cannot connect to {self._target.text}: not done within {limit:g} s, while {phase.name}"
+            ) from None
+        self._client = client
+        # The event loop closes what is left of async generators: a client that is dropped without being
+        # closed, or still open when its loop ends, goes the orderly way (B21).
+        guard = _guard(client)
+        await guard.asend(None)
+        client._guard = guard
+        return client
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+
+    async def _open(self, phase: Phase) -> Client:
+        session = ClientSession(logging.getLogger("headrace.client"), self._on_log, self._on_list_changed)
+        channel: Channel | None = None
+        try:
+            channel = await self._target.open(session, self._limits)
+            try:
+                agreement = await negotiate(channel, self._offer, phase, self._limits.connect_timeout)
+            except LegacyServer as legacy:
+                channel, agreement = await self._open_again(channel, session, phase, legacy.cause)
+            client = Client(channel, agreement, self._offer, self._limits, self._timeout)
+            level = self._log_level
+            if level is None and agreement.modern and self._on_log is not None:
+                level = "info"
+            if level is not None and (agreement.modern or "logging" in agreement.capabilities):
+                phase.name = "setting the log level"
+                await client.set_log_level(level)
+            return client
+        except BaseException as exc:
+            session.stop()
+            if channel is not None:
+                await _close_quietly(channel)
+            if not isinstance(exc, HeadraceError) or isinstance(exc, UsageError | RequestTimeout):
+                raise
+            raise self._failure(exc) from exc
+
+    async def _open_again(
+        self, channel: Channel, session: ClientSession, phase: Phase, cause: Exception
+    ) -> tuple[Channel, Agreement]:
+        """The server ended the connection because of the probe: the handshake gets a fresh one."""
+        await channel.close()
+        if not self._target.reopens:
+            raise cause
+        phase.name = "opening the connection again, after the server closed it at server/discover"
+        try:
+            channel = await self._target.open(session, self._limits)
+        except HeadraceError as exc:
+            raise failed("opening the connection again", exc, cause) from exc
+        try:
+            return channel, await initialize(channel, self._offer, phase)
+        except BaseException as exc:
+            await _close_quietly(channel)
+            if isinstance(exc, HeadraceError):
+                raise failed("initialize", exc, cause) from exc
+            raise
+
+    def _failure(self, exc: HeadraceError) -> ConnectFailed:
+        where = self._target.text
+        text = f"initialize failed: {exc}" if isinstance(exc, RpcError) else str(exc)
+        if where not in text:
+            text = f"cannot connect to {where}: {text}"
+        return ConnectFailed(text, exit_code=exc.exit_code if isinstance(exc, ConnectionClosed) else None)
+
+
+async def _close_quietly(channel: Channel) -> None:
+    """Closes after a failure, also while the task is being cancelled again and again."""
+    channel.stop(ConnectionClosed("the connection was given up"))
+    closing = asyncio.ensure_future(channel.close())
+    try:
+        await asyncio.shield(closing)
+    except asyncio.CancelledError:
+        _keep(closing)
+        raise
+
+
+_background: set[asyncio.Future[None]] = set()
+
+
+def _keep(closing: asyncio.Future[None]) -> None:
+    _background.add(closing)
+    closing.add_done_callback(_background.discard)
+
+
+async def _guard(client: Client) -> AsyncGenerator[None, None]:
+    try:
+        yield
+    finally:
+        client._guard = None
+        await client.close()
