@@ -23,6 +23,16 @@ KNOWN = {
     b"access-control-request-method", b"access-control-request-headers",
     b"location", b"www-authenticate", b"retry-after",
 }  # fmt: skip
+# What RemoteProtocolError says for each code: http_status and text.
+ANSWERS = {
+    "HR_BAD_HEAD": (400, "malformed HTTP head"),
+    "HR_BAD_FRAMING": (400, "ambiguous message length"),
+    "HR_HEAD_TOO_LARGE": (431, "HTTP head over the limit"),
+    "HR_BAD_VERSION": (505, "neither HTTP/1.0 nor HTTP/1.1"),
+    "HR_BAD_CODING": (501, "unknown transfer coding"),
+    "HR_BAD_CHUNK": (400, "malformed chunked coding"),
+    "HR_TARGET_TOO_LONG": (414, "request target over the limit"),
+}
 EXTRA = 64
 CHUNK_LINE = 1024
 EXCESS = 16 * 1024

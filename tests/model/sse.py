@@ -11,7 +11,10 @@ class TooLarge(Exception):
     pass
 
 
-def interpret(stream: bytes, max_event: int = 1 << 30) -> tuple[list[tuple[bytes, bytes, bytes]], bytes, int | None]:
+Event = tuple[bytes, bytes, bytes]
+
+
+def interpret(stream: bytes, max_event: int = 1 << 30) -> tuple[list[Event], bytes, int | None]:
     """``([(event, data, id)], last event id, retry)``; ids and names as bytes, ``b""`` for none.
 
     Raises TooLarge, with what came before it in args[0], where the decoder gives up.
@@ -20,7 +23,7 @@ def interpret(stream: bytes, max_event: int = 1 << 30) -> tuple[list[tuple[bytes
         stream = stream[3:]
     lines = re.split(rb"\r\n|\n|\r", stream)
     rest = lines.pop()  # without a line end: never interpreted, but its size counts
-    events: list[tuple[bytes, bytes, bytes]] = []
+    events: list[Event] = []
     last = pending = name = b""
     data: list[bytes] = []
     retry = None

@@ -1,28 +1,17 @@
-"""HTTP/1.1 heads, chunked bodies and negotiation: every vector whole, byte by byte and with bytes behind it."""
+"""HTTP/1.1 heads, chunked bodies, negotiation: every vector whole, byte by byte, with bytes behind it."""
 
 import pytest
+from model import http1 as model
+from vectors import load
 
 from headrace.errors import LocalProtocolError, RemoteProtocolError
 from headrace.limits import Limits
 from headrace.wire import _http1 as http1
-from model import http1 as model
-from vectors import load
 
 HEADS = load("http1")
 BODIES = load("http1_chunked")
 by_head = pytest.mark.parametrize("vector", HEADS, ids=lambda v: v.name)
 by_body = pytest.mark.parametrize("vector", BODIES, ids=lambda v: v.name)
-
-ERRORS = {
-    "HR_BAD_HEAD": (400, "malformed HTTP head"),
-    "HR_BAD_FRAMING": (400, "ambiguous message length"),
-    "HR_HEAD_TOO_LARGE": (431, "HTTP head over the limit"),
-    "HR_BAD_VERSION": (505, "neither HTTP/1.0 nor HTTP/1.1"),
-    "HR_BAD_CODING": (501, "unknown transfer coding"),
-    "HR_BAD_CHUNK": (400, "malformed chunked coding"),
-    "HR_TARGET_TOO_LONG": (414, "request target over the limit"),
-}
-
 
 def answer(error):
     return error.http_status, str(error)
@@ -35,8 +24,8 @@ def bounds(vector):
 
 
 def limits_of(vector):
-    head, count, *target = bounds(vector)
-    return Limits(max_header_bytes=head, max_header_count=count, max_target_bytes=target[0] if target else 8192)
+    head, count, target = (*bounds(vector), 8192)[:3]
+    return Limits(max_header_bytes=head, max_header_count=count, max_target_bytes=target)
 
 
 def head_input(vector):
@@ -103,7 +92,7 @@ def check_head(vector, feed):
         with pytest.raises(RemoteProtocolError) as caught:
             for piece in feed:
                 assert parser.feed(piece) is None
-        assert answer(caught.value) == ERRORS[error.decode()]
+        assert answer(caught.value) == model.ANSWERS[error.decode()]
         return None
     head = None
     for piece in feed:
@@ -138,10 +127,8 @@ def test_head_byte_by_byte(vector):
     check_head(vector, [data[i : i + 1] for i in range(len(data))])
 
 
-@by_head
+@pytest.mark.parametrize("vector", [v for v in HEADS if v.get("more") is None], ids=lambda v: v.name)
 def test_head_with_trailing_bytes(vector):
-    if vector.get("more") is not None:
-        pytest.skip("not a whole head")
     data, _ = head_input(vector)
     parser = check_head(vector, [data + b"GET /next HTTP/1.1\r\n\0\xff"])
     if parser is not None:
@@ -172,7 +159,7 @@ def chunked(vector, feed):
         with pytest.raises(RemoteProtocolError) as caught:
             for piece in feed:
                 decoder.feed(piece)
-        assert answer(caught.value) == ERRORS[error.decode()]
+        assert answer(caught.value) == model.ANSWERS[error.decode()]
         return None
     for piece in feed:
         body += decoder.feed(piece)
@@ -195,10 +182,8 @@ def test_b50_chunked_byte_by_byte(vector):
     chunked(vector, [data[i : i + 1] for i in range(len(data))])
 
 
-@by_body
+@pytest.mark.parametrize("vector", [v for v in BODIES if v.get("more") is None], ids=lambda v: v.name)
 def test_b50_chunked_with_trailing_bytes(vector):
-    if vector.get("more") is not None:
-        pytest.skip("not a whole body")
     decoder = chunked(vector, [vector.get("in") + b"POST / HTTP/1.1\r\n", b"Host"])
     assert decoder is None or decoder.trailing == b"POST / HTTP/1.1\r\nHost"
 
@@ -345,3 +330,46 @@ def test_only_bytes_are_taken():
         http1.parse_request(bytearray(b"GET"))
     with pytest.raises(TypeError):
         http1.parse_request(None)
+
+
+def test_response_head():
+    fields = [("Content-Type", "application/json"), ("Mcp-Session-Id", "s")]
+    sent = http1.response_head(200, fields, length=12)
+    assert sent == (
+        b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+        b"Mcp-Session-Id: s\r\nContent-Length: 12\r\n\r\n"
+    )
+    head = http1.parse_response(http1.response_head(404, fields, chunked=True, close=True))
+    assert (head.status, head.body, head.keep_alive) == (404, "chunked", False)
+    assert http1.parse_response(http1.response_head(299)).reason == ""
+    assert b"Content-Length: 0\r\n" in http1.response_head(202, length=0)
+
+
+def test_request_head():
+    sent = http1.request_head("POST", "/mcp", [("Host", "a:80")], length=3)
+    assert sent == b"POST /mcp HTTP/1.1\r\nHost: a:80\r\nContent-Length: 3\r\n\r\n"
+    head = http1.parse_request(http1.request_head("GET", "/mcp?a=b", [("Host", "a")]))
+    assert (head.method, head.target, head.body) == ("GET", "/mcp?a=b", "none")
+
+
+@pytest.mark.parametrize("target", ["", "/a b", "/a\r\nX: y", "/é", "/a#b"])
+def test_request_head_refuses_injection(target):
+    with pytest.raises(LocalProtocolError):
+        http1.request_head("GET", target, [("Host", "a")])
+    with pytest.raises(LocalProtocolError):
+        http1.request_head("GET /x", "/", [("Host", "a")])
+
+
+def test_response_head_refuses_nonsense():
+    with pytest.raises(LocalProtocolError):
+        http1.response_head(99)
+    with pytest.raises(LocalProtocolError):
+        http1.response_head(200, [("X", "a\r\n\r\nb")])
+
+
+def test_chunk_coding_of_any_size_comes_back():
+    for size in (1, 9, 10, 15, 16, 255, 256, 4095, 4096, 65537):
+        data = bytes(i & 0xFF for i in range(size))
+        decoder = http1.ChunkedDecoder()
+        assert decoder.feed(http1.encode_chunk(data) + http1.encode_chunk(b"")) == data
+        assert decoder.done

@@ -1,10 +1,11 @@
+from collections.abc import Iterable
 from typing import Literal
 
 from headrace.limits import Limits
 
 __all__ = (
-    "ChunkedDecoder", "Head", "HeadParser", "accepts", "header_line", "is_event_stream", "is_json_type",
-    "parse_request", "parse_response",
+    "ChunkedDecoder", "Head", "HeadParser", "accepts", "encode_chunk", "header_line", "is_event_stream",
+    "is_json_type", "parse_request", "parse_response", "request_head", "response_head",
 )  # fmt: skip
 
 class Head:
@@ -66,3 +67,15 @@ def accepts(value: bytes | None) -> tuple[bool, bool]: ...
 def is_json_type(value: bytes) -> bool: ...
 def is_event_stream(value: bytes) -> bool: ...
 def header_line(name: str, value: str) -> bytes: ...
+def response_head(
+    status: int,
+    headers: Iterable[tuple[str, str]] = (),
+    *,
+    length: int | None = None,
+    chunked: bool = False,
+    close: bool = False,
+) -> bytes: ...
+def request_head(
+    method: str, target: str, headers: Iterable[tuple[str, str]], *, length: int | None = None
+) -> bytes: ...
+def encode_chunk(data: bytes) -> bytes: ...

@@ -18,8 +18,8 @@ from headrace.wire._chttp cimport *
 from headrace.wire._outbuf cimport Outbuf
 
 __all__ = (
-    "ChunkedDecoder", "Head", "HeadParser", "accepts", "header_line", "is_event_stream", "is_json_type",
-    "parse_request", "parse_response",
+    "ChunkedDecoder", "Head", "HeadParser", "accepts", "encode_chunk", "header_line", "is_event_stream",
+    "is_json_type", "parse_request", "parse_response", "request_head", "response_head",
 )
 
 # ---------------------------------------------------------------- results
@@ -380,6 +380,45 @@ def header_line(str name not None: str, str value not None: str) -> bytes:
         if (c < 0x20 and c != 9) or c == 0x7F:
             raise LocalProtocolError(f"header {name!r} holds a control character")
     return raw_name + b": " + raw_value.strip(b" \t") + b"\r\n"
+
+
+cdef bytes field_lines(object headers):
+    return b"".join([header_line(name, value) for name, value in headers])
+
+
+def response_head(
+    int status, headers=(), *, length: int | None = None, bint chunked: bool = False, bint close: bool = False
+) -> bytes:
+    """A response head. ``headers``: pairs of str; framing headers come from ``length`` or ``chunked``.
+
+    Raises :class:`LocalProtocolError` for a status outside 100..999 or a header that HTTP cannot carry.
+    """
+    cdef Outbuf out = Outbuf()
+    put_response_head(out, status, field_lines(headers), -1 if length is None else length, chunked, close)
+    return out.take()
+
+
+def request_head(str method not None: str, str target not None: str, headers, *, length: int | None = None) -> bytes:
+    """A request head; ``headers`` (pairs of str) has to hold Host. Raises :class:`LocalProtocolError`."""
+    cdef Outbuf out = Outbuf()
+    cdef Py_UCS4 c
+    if not method or not all([c < 128 and is_token(<char>c) for c in method]):
+        raise LocalProtocolError(f"not an HTTP method: {method!r}")
+    if not target or not all([0x21 <= c <= 0x7E and c != 35 for c in target]):
+        raise LocalProtocolError(f"not a request target: {target!r}")
+    put_request_head(
+        out, f"{method} {target} HTTP/1.1\r\n".encode(), field_lines(headers), -1 if length is None else length
+    )
+    return out.take()
+
+
+def encode_chunk(bytes data not None: bytes) -> bytes:
+    """``data`` as one chunk; empty ``data`` is the end of the body."""
+    cdef Outbuf out = Outbuf()
+    put_chunk_size(out, PyBytes_GET_SIZE(data))
+    out.put_bytes(data)
+    out.put("\r\n", 2)
+    return out.take()
 
 
 # ---------------------------------------------------------------- Python objects
