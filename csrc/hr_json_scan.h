@@ -15,6 +15,13 @@
 #else
 #define HR_SSE2 0
 #endif
+/* AVX2 is used where the machine has it, asked at run time (once per long string). */
+#if HR_SSE2 && !defined(HR_NO_AVX2) && defined(__GNUC__)
+#define HR_AVX2 1
+#include <immintrin.h>
+#else
+#define HR_AVX2 0
+#endif
 
 #define HR_DEPTH_CAP 1024 /* the deepest limit a caller may ask for: one byte of stack a level */
 
