@@ -33,6 +33,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """From the first byte of a head to its end. Beyond: 408, then close."""
     body_timeout: float = 30.0
     """Without any byte of a body that is due. Beyond: 408, then close."""
+    linger_timeout: float = 2.0
+    """After an answer that ends the connection: input still read and dropped so that the answer arrives."""
+    max_buffered_bytes: int = 512 * _MIB
+    """Request bodies being received over all connections of one HTTP listener. Beyond: 503, then close."""
     keep_alive_timeout: float = 75.0
     """An HTTP connection between two requests. Beyond: closed."""
     write_timeout: float = 60.0

@@ -1,0 +1,35 @@
+# What a server does with a request head: refuse it, open a stream, or find where its body belongs.
+from libc.stdint cimport uint64_t
+
+from headrace.mux._mux cimport Mux
+from headrace.transports._http_endpoint cimport Connection
+from headrace.transports._http_exchange cimport HttpExchange
+from headrace.wire._chttp cimport hr_chunked
+
+
+cdef class RequestLink(Connection):
+    cdef HttpExchange spare              # free for the next request
+    cdef bytes host, accept, type        # header values that were accepted last
+    cdef int accept_bits
+    cdef bint remembered                 # the four above can be compared with
+    cdef bytes extra                     # header lines for the answer of this request, or None
+    cdef bint expects                    # 100 Continue is awaited
+    cdef hr_chunked chunked
+    cdef bint is_chunked                 # of the body being received or skipped
+    cdef uint64_t skip                   # bytes of a refused body still to come
+
+    cdef bint usual(self) noexcept
+    cdef int check(self) except -1
+    cdef int check_content(self) except -1
+    cdef object find_session(self)
+    cdef int open_stream(self) except -1
+    cdef int end_session(self) except -1
+    cdef int preflight(self, str origin) except -1
+    cdef int refuse(self, int status, str text, bytes fields=*) except -1
+    cdef int answered_head(self) except -1
+    cdef int refuse_message(self, const char *p, Py_ssize_t n, int status, str text) except -1
+    cdef HttpExchange fresh_exchange(self)
+    cdef Mux choose(self, HttpExchange exchange, const char *p, Py_ssize_t n)
+    # of the link itself
+    cdef int answered(self, bint last, bint body_due) except -1
+    cdef int streaming(self, HttpExchange exchange) except -1

@@ -1,0 +1,274 @@
+"""Judging a request head: statuses in the order of HN-30, GET and DELETE of sessions, CORS.
+
+A POST that looks like the last accepted one of its connection is recognised by comparing bytes; for
+all others the rules are applied one after the other. Every refusal has a JSON-RPC error as its body.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport uint64_t
+from libc.string cimport memset
+
+from headrace.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST
+
+from headrace.mux._mux cimport Mux
+from headrace.transports._http_endpoint cimport Connection, Endpoint, put_rpc_error, span_is
+from headrace.transports._http_exchange cimport HttpExchange
+from headrace.wire._cjson cimport HR_SCAN_LOOSE, hr_envelope, hr_envelope_scan
+from headrace.wire._chttp cimport *
+from headrace.wire._http1 cimport ACCEPT_JSON, ACCEPT_SSE, accept_bits, known_bytes, known_joined, put_response_head
+
+__all__ = ("RequestLink",)
+
+cdef enum:
+    MAX_SKIP = 256 * 1024    # a refused body up to this size is read away, else the connection ends
+    KEPT_VALUE = 512         # longer header values are not remembered by a link
+
+    B_HOST = 1 << HR_H_HOST
+    B_ORIGIN = 1 << HR_H_ORIGIN
+    B_ACCEPT = 1 << HR_H_ACCEPT
+    B_TYPE = 1 << HR_H_CONTENT_TYPE
+    B_CODING = 1 << HR_H_CONTENT_ENCODING
+    B_SESSION = 1 << HR_H_MCP_SESSION_ID
+    B_VERSION = 1 << HR_H_MCP_PROTOCOL_VERSION
+
+cdef bytes ALLOW_MODERN = b"Allow: POST\r\n"
+cdef bytes ALLOW_ALL = b"Allow: GET, POST, DELETE\r\n"
+
+
+cdef class RequestLink(Connection):
+    """The part of an HTTP link that judges heads. The link itself owns input and phases."""
+
+    cdef bint usual(self) noexcept:
+        """A POST like the last one that was accepted on this connection: nothing to look at closely."""
+        cdef hr_head *h = &self.head
+        return (
+            self.remembered and h.method == HR_M_POST
+            and not h.flags & (HR_F_EXPECT_OTHER | HR_F_ABSOLUTE)
+            and not h.seen & (B_ORIGIN | B_CODING) and not h.duplicate & (B_ACCEPT | B_TYPE | B_SESSION)
+            and span_is(&h.known[HR_H_HOST], self.host)
+            and span_is(&h.known[HR_H_CONTENT_TYPE], self.type)
+            and span_is(&h.known[HR_H_ACCEPT], self.accept)
+            and h.content_length <= <uint64_t>self.endpoint.max_body
+            and self.endpoint.path_is(h.target.p, h.target.n)
+        )
+
+    cdef int check(self) except -1:
+        """HN-30 steps 1 to 4 for any head. 1: its body is wanted; 0: it is answered, or a stream opened."""
+        cdef Endpoint ep = self.endpoint
+        cdef hr_head *h = &self.head
+        cdef bytes host = known_bytes(h, HR_H_HOST) or b""
+        cdef bytes target = PyBytes_FromStringAndSize(h.target.p, <Py_ssize_t>h.target.n)
+        cdef bytes kept
+        cdef str origin = None
+        self.remembered = False
+        if h.flags & HR_F_ABSOLUTE:
+            # The authority of an absolute target replaces Host (RFC 9112 3.2.2).
+            host, slash, target = target.partition(b"://")[2].partition(b"/")
+            target = slash + target
+        kept = ep.host_ok(host)
+        if kept is None:
+            return self.refuse(421, "this Host is not served here; the setting allowed_hosts says which are")
+        self.host = kept
+        if h.seen & B_ORIGIN:
+            origin = known_bytes(h, HR_H_ORIGIN).decode("latin-1")
+            if h.duplicate & B_ORIGIN or not ep.guards.origin_ok(origin):
+                return self.refuse(
+                    403, "this Origin is not allowed here; the setting allowed_origins says which are")
+            self.extra = ep.guards.cors_fields(origin)
+        if not ep.path_is(PyBytes_AS_STRING(target), <size_t>PyBytes_GET_SIZE(target)):
+            return self.refuse(404, "there is no such path")
+        if h.flags & HR_F_EXPECT_OTHER:
+            return self.refuse(417, "the only expectation that is understood is 100-continue")
+        if h.method == HR_M_POST:
+            return self.check_content()
+        if h.method == HR_M_GET:
+            return self.open_stream()
+        if h.method == HR_M_DELETE:
+            return self.end_session()
+        if h.method == HR_M_OPTIONS and self.extra is not None:
+            return self.preflight(origin)
+        return self.refuse(405, "this method is not allowed here", ALLOW_ALL)
+
+    cdef int check_content(self) except -1:
+        """HN-30 step 4: size, type, coding, and what may be answered."""
+        cdef Endpoint ep = self.endpoint
+        cdef hr_head *h = &self.head
+        cdef bytes kept
+        cdef bytes accept
+        if h.content_length > <uint64_t>ep.max_body:
+            self.persist = False
+            return self.refuse(413, f"the body is longer than {ep.max_body} bytes")
+        if h.seen & B_CODING and known_joined(h, HR_H_CONTENT_ENCODING, b"content-encoding").lower() not in (
+            b"", b"identity"
+        ):
+            return self.refuse(415, "encoded bodies are not accepted; send no Content-Encoding")
+        kept = None
+        if h.seen & B_TYPE and not h.duplicate & B_TYPE:
+            kept = ep.type_ok(known_bytes(h, HR_H_CONTENT_TYPE))
+        if kept is None:
+            return self.refuse(415, "Content-Type must be application/json in UTF-8")
+        self.type = kept
+        accept = known_joined(h, HR_H_ACCEPT, b"accept") if h.seen & B_ACCEPT else b""
+        self.accept, self.accept_bits = ep.accept_of(accept)
+        if ep.json_only:
+            self.accept_bits &= ACCEPT_JSON
+        if self.accept_bits == 0:
+            return self.refuse(406, "Accept must allow application/json" + (
+                "" if ep.json_only else " or text/event-stream"))
+        self.remembered = (
+            not h.flags & HR_F_ABSOLUTE and PyBytes_GET_SIZE(self.host) <= KEPT_VALUE
+            and PyBytes_GET_SIZE(self.type) <= KEPT_VALUE and PyBytes_GET_SIZE(self.accept) <= KEPT_VALUE
+        )
+        return 1
+
+    cdef int preflight(self, str origin) except -1:
+        """A browser asks before it sends (B60, SE-12)."""
+        put_response_head(
+            self.queue(), 204, self.extra + self.endpoint.guards.preflight_fields(), -1, False, not self.persist)
+        return self.answered(not self.persist, False)
+
+    # --- sessions -----------------------------------------------------------------------------------
+
+    cdef object find_session(self):
+        """The session that a GET or DELETE names, or None: then it is answered (HN-01, HO-31, HO-32)."""
+        cdef Endpoint ep = self.endpoint
+        cdef hr_head *h = &self.head
+        cdef bytes version = known_bytes(h, HR_H_MCP_PROTOCOL_VERSION) or None
+        if version == ep.modern:
+            self.refuse(405, "this revision knows only POST", ALLOW_MODERN)
+            return None
+        if not h.seen & B_SESSION:
+            if version is None:
+                self.refuse(405, "without a session only POST is allowed", ALLOW_MODERN)
+            else:
+                self.refuse(400, "Mcp-Session-Id is missing: send the one that initialize gave")
+            return None
+        session = None
+        if not h.duplicate & B_SESSION:
+            session = ep.by_id.get(known_bytes(h, HR_H_MCP_SESSION_ID))
+        if session is None:
+            self.refuse(404, "unknown session: it has ended or never was")
+        elif h.duplicate & B_VERSION or (version is not None and version != session.version):
+            self.refuse(400, "MCP-Protocol-Version is not the version of this session")
+            session = None
+        return session
+
+    cdef int open_stream(self) except -1:
+        """GET: the stream of a session for messages that belong to no request (HO-10)."""
+        cdef hr_head *h = &self.head
+        cdef HttpExchange exchange
+        cdef bytes accept
+        cdef object session = self.find_session()
+        if session is None:
+            return 0
+        accept = known_joined(h, HR_H_ACCEPT, b"accept") if h.seen & B_ACCEPT else b""
+        if not accept_bits(PyBytes_AS_STRING(accept), PyBytes_GET_SIZE(accept)) & ACCEPT_SSE:
+            return self.refuse(406, "Accept must allow text/event-stream")
+        if hr_http1_request_body(h) != HR_BODY_NONE:
+            self.persist = False
+            return self.refuse(400, "a GET request has no body here")
+        exchange = self.fresh_exchange()
+        exchange.session = session
+        self.streaming(exchange)
+        exchange.start_stream()
+        session.stream_opened(exchange)
+        return 0
+
+    cdef int end_session(self) except -1:
+        """DELETE (HO-33, B64)."""
+        cdef object session = self.find_session()
+        if session is None:
+            return 0
+        self.endpoint.sessions.end(session, "the client ended the session")
+        put_response_head(self.queue(), 204, self.extra or b"", -1, False, not self.persist)
+        return self.answered_head()
+
+    # --- a whole POST ---------------------------------------------------------------------------------
+
+    cdef HttpExchange fresh_exchange(self):
+        cdef HttpExchange exchange = self.spare
+        if exchange is None:
+            exchange = HttpExchange.__new__(HttpExchange)
+        self.spare = None
+        exchange.reset(self, self.accept_bits)
+        exchange.extra = self.extra
+        return exchange
+
+    cdef Mux choose(self, HttpExchange exchange, const char *p, Py_ssize_t n):
+        """Where a POST belongs (VN-62): the mux of its session, or that of all others. None: answered."""
+        cdef Endpoint ep = self.endpoint
+        cdef hr_head *h = &self.head
+        cdef bytes version
+        cdef object session
+        cdef bint named = h.seen & B_VERSION and h.known[HR_H_MCP_PROTOCOL_VERSION].n
+        if named and not h.duplicate & B_VERSION and span_is(&h.known[HR_H_MCP_PROTOCOL_VERSION], ep.modern):
+            exchange.version_ok = True
+            return ep.mux
+        version = known_bytes(h, HR_H_MCP_PROTOCOL_VERSION) if named else None
+        if version is not None and version not in ep.handshakes:
+            return ep.mux
+        if not h.seen & B_SESSION:
+            exchange.bare = True
+            return ep.mux
+        session = None
+        if not h.duplicate & B_SESSION:
+            session = ep.by_id.get(known_bytes(h, HR_H_MCP_SESSION_ID))
+        if session is None:
+            self.refuse_message(p, n, 404, "unknown session: it has ended or never was")
+            return None
+        if h.duplicate & B_VERSION or (version is not None and version != session.version):
+            self.refuse_message(p, n, 400, "MCP-Protocol-Version is not the version of this session")
+            return None
+        session.active = True
+        exchange.session = session
+        return <Mux>session.mux
+
+    # --- answers without an exchange ------------------------------------------------------------------
+
+    cdef int refuse(self, int status, str text, bytes fields=b"") except -1:
+        """Answers a request by its head alone; its body, if any, is still to come. Gives 0."""
+        cdef hr_head *h = &self.head
+        if (
+            self.expects or self.endpoint.closing
+            or (h.flags & HR_F_HAS_LENGTH and h.content_length > MAX_SKIP)
+        ):
+            # Reading the body away would cost more than a new connection, or cannot be agreed on (B51).
+            self.persist = False
+        if self.extra is not None:
+            fields = self.extra + fields
+        put_rpc_error(
+            self.queue(), status, INTERNAL_ERROR if status >= 500 else INVALID_REQUEST, text, None, fields,
+            not self.persist, h.method == HR_M_HEAD)
+        return self.answered_head()
+
+    cdef int answered_head(self) except -1:
+        cdef hr_head *h = &self.head
+        self.is_chunked = h.flags & HR_F_CHUNKED
+        self.skip = 0
+        if self.is_chunked:
+            memset(&self.chunked, 0, sizeof(hr_chunked))
+        elif h.flags & HR_F_HAS_LENGTH:
+            self.skip = h.content_length
+        self.answered(not self.persist, self.is_chunked or self.skip)
+        return 0
+
+    cdef int refuse_message(self, const char *p, Py_ssize_t n, int status, str text) except -1:
+        """Answers a request whose body [p, p + n) is here; the error names its id when it has one."""
+        cdef hr_envelope env
+        cdef bytes id = None
+        hr_envelope_scan(p, <size_t>n, self.endpoint.limits.max_depth, HR_SCAN_LOOSE, &env)
+        if env.id_usable:
+            id = PyBytes_FromStringAndSize(env.id.p, <Py_ssize_t>env.id.n)
+        if self.endpoint.closing:
+            self.persist = False
+        put_rpc_error(
+            self.queue(), status, INVALID_REQUEST, text, id, self.extra or b"", not self.persist, False)
+        return self.answered(not self.persist, False)
+
+    # --- the link ------------------------------------------------------------------------------------
+
+    cdef int answered(self, bint last, bint body_due) except -1:
+        return 0
+
+    cdef int streaming(self, HttpExchange exchange) except -1:
+        return 0

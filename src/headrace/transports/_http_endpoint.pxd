@@ -1,0 +1,78 @@
+# What the links of one HTTP endpoint share.
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.stdint cimport uint32_t
+from libc.string cimport memcmp
+
+from headrace.mux._mux cimport Mux, Runtime, Sink
+from headrace.wire._cjson cimport hr_span
+from headrace.wire._chttp cimport hr_head, hr_http1_limits
+from headrace.wire._outbuf cimport Outbuf
+
+
+cdef inline bint span_is(const hr_span *s, bytes text) noexcept:
+    # The bytes of a span are exactly `text`.
+    return s.n == <size_t>PyBytes_GET_SIZE(text) and (s.n == 0 or memcmp(s.p, PyBytes_AS_STRING(text), s.n) == 0)
+
+
+cdef class Endpoint:
+    # One endpoint: its mux of the modern era, its sessions, and what its links share.
+    cdef readonly object server
+    cdef readonly object limits
+    cdef readonly object guards
+    cdef readonly object door
+    cdef readonly object sessions        # protocol.http_sessions.SessionStore
+    cdef readonly Runtime runtime
+    cdef readonly Mux mux                # requests outside sessions
+    cdef readonly bytes path
+    cdef readonly bint json_only
+    cdef public bint closing             # answers carry Connection: close
+    cdef public object on_empty          # called when the last link is gone while closing
+    cdef readonly set links
+    cdef readonly Py_ssize_t served      # links that are not refusals
+    cdef hr_http1_limits head_limits
+    cdef bytes modern                    # the modern revision as a header value
+    cdef dict by_id                      # session id (bytes) -> session; the store's own table
+    cdef frozenset handshakes            # revisions that may stand in the header of a session
+    cdef object header_tools             # names of tools that mirror parameters (HN-20)
+    cdef list pool                       # output buffers between two uses
+    cdef Outbuf nil
+    cdef dict hosts                      # accepted Host values
+    cdef dict accepts                    # Accept value -> (value, bits)
+    cdef dict types                      # accepted Content-Type values
+    cdef uint32_t tick                   # the coarse clock of all timeouts
+    cdef readonly double tick_seconds
+    cdef uint32_t header_ticks, body_ticks, idle_ticks, write_ticks, comment_ticks, linger_ticks
+    cdef Py_ssize_t max_body, max_output, max_inline, max_connections
+    cdef Py_ssize_t buffered             # bytes held by request bodies that are being received
+    cdef Py_ssize_t max_buffered
+
+    cdef bint path_is(self, const char *p, size_t n) noexcept
+    cdef bytes host_ok(self, bytes value)
+    cdef bytes type_ok(self, bytes value)
+    cdef tuple accept_of(self, bytes value)
+
+
+cdef class Connection:
+    # The output half of an HTTP link, as its exchanges see it.
+    cdef readonly Endpoint endpoint
+    cdef readonly object transport
+    cdef object write
+    cdef Outbuf out                      # None while nothing is queued
+    cdef hr_head head                    # of the request being served; its spans hold during Mux.receive
+    cdef bint head_here                  # the spans of `head` are valid now
+    cdef bint persist                    # another request may follow on this connection
+    cdef bint busy                       # the read callback runs: it flushes at its end
+    cdef bint flush_due
+    cdef bint output_full
+    cdef list drain_waiters
+
+    cdef Outbuf queue(self)
+    cdef int wake(self) except -1
+    cdef int send_queued(self) except -1
+    cdef bint overfull(self) except -1
+    cdef int release_waiters(self) except -1
+    cdef int finished(self, Sink exchange) except -1
+
+
+cdef int put_rpc_error(Outbuf out, int status, int code, str text, bytes id, bytes fields, bint close,
+                       bint without_body) except -1

@@ -1,0 +1,210 @@
+"""What the connections of one HTTP endpoint share, and how they queue output.
+
+Nothing here is per request except buffers: they are lent to a connection while it has something to
+send, so thousands of idle connections cost little, and header values are judged once for all.
+"""
+
+from cpython.bytearray cimport PyByteArray_Resize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.string cimport memcmp
+
+from headrace.jsonrpc import HANDSHAKE_REVISIONS, R5
+
+from headrace.mux._mux cimport Mux, Sink
+from headrace.wire._http1 cimport accept_bits, head_limits, json_type, put_response_head
+from headrace.wire._outbuf cimport Outbuf
+
+__all__ = ("Endpoint",)
+
+cdef enum:
+    LARGE = 64 * 1024        # queued output from here on is handed over instead of copied
+    POOL_SIZE = 64
+    CACHE_SIZE = 256         # header values remembered by an endpoint
+
+
+cdef int put_rpc_error(Outbuf out, int status, int code, str text, bytes id, bytes fields, bint close,
+                       bint without_body) except -1:
+    """A whole HTTP answer that carries a JSON-RPC error (HO-04, JR-13)."""
+    cdef Outbuf body = Outbuf.__new__(Outbuf)
+    body.put(b'{"jsonrpc":"2.0",', 17)
+    if id is not None:
+        body.put(b'"id":', 5)
+        body.put_bytes(id)
+        body.put(b',', 1)
+    body.put(b'"error":{"code":', 16)
+    body.put_int(code)
+    body.put(b',"message":"', 12)
+    body.put_text(text)
+    body.put(b'"}}', 3)
+    fields = b"Content-Type: application/json\r\n" + fields
+    if status == 503:
+        fields = b"Retry-After: 1\r\n" + fields
+    put_response_head(out, status, fields, body.n, False, close)
+    if without_body:
+        return 0
+    return out.put(body.base, body.n)
+
+
+cdef class Endpoint:
+    """What the links of one endpoint share: its bounds, its sessions, its mux of the modern era.
+
+    `server` offers ``runtime``, ``tables``, ``limits``, ``log``, ``header_parameters(name)`` and
+    ``tools_with_headers``; `door` is the gate of requests outside sessions, `sessions` the store of
+    the others, `guards` the Host and Origin checks, `path` the endpoint's path.
+    """
+
+    def __init__(self, server, *, door, sessions, guards, str path not None, bint json_only=False):
+        limits = server.limits
+        self.server = server
+        self.limits = limits
+        self.guards = guards
+        self.door = door
+        self.sessions = sessions
+        self.runtime = server.runtime
+        self.path = path.rstrip("/").encode("ascii") or b"/"
+        self.json_only = json_only
+        self.mux = Mux(self.runtime, door, limits, scoped=False)
+        self.mux.modern = server.tables.modern
+        self.links = set()
+        self.head_limits = head_limits(limits)
+        self.modern = R5.encode()
+        self.by_id = sessions.by_id
+        self.handshakes = frozenset(name.encode() for name in HANDSHAKE_REVISIONS)
+        self.header_tools = getattr(server, "tools_with_headers", None)
+        self.pool = []
+        self.nil = Outbuf.__new__(Outbuf)
+        self.hosts = {}
+        self.accepts = {}
+        self.types = {}
+        self.max_body = limits.max_message_bytes
+        self.max_output = limits.max_output_bytes
+        self.max_inline = limits.max_inline_frames
+        self.max_connections = limits.max_connections
+        self.max_buffered = limits.max_buffered_bytes
+        times = (limits.header_timeout, limits.body_timeout, limits.keep_alive_timeout, limits.write_timeout,
+                 limits.sse_keep_alive, limits.linger_timeout)
+        # Timeouts are counted in ticks: nothing on the way of a request asks for the time.
+        self.tick_seconds = min(max(min(times) / 8, 0.02), 0.5)
+        (self.header_ticks, self.body_ticks, self.idle_ticks, self.write_ticks, self.comment_ticks,
+         self.linger_ticks) = [min(int(t / self.tick_seconds) + 1, 0x7FFFFFFF) for t in times]
+
+    def __repr__(self):
+        return f"<Endpoint {self.path.decode()}, {len(self.links)} connections>"
+
+    @property
+    def buffered_bytes(self):
+        """Bytes held by request bodies that are still being received."""
+        return self.buffered
+
+    def scan(self):
+        """One tick: ends what took too long, comments silent streams. Returns how many links there are."""
+        self.tick += 1
+        for link in list(self.links):
+            try:
+                link.check_time()
+            except Exception as exc:
+                self.runtime.report("a connection could not be checked", exc)
+        return len(self.links)
+
+    cdef bint path_is(self, const char *p, size_t n) noexcept:
+        """The target names this endpoint; a query and one slash behind it are ignored (B58)."""
+        cdef size_t own = <size_t>PyBytes_GET_SIZE(self.path)
+        if n < own or memcmp(p, PyBytes_AS_STRING(self.path), own) != 0:
+            return False
+        if n == own:
+            return True
+        if p[own] == c'/' and own > 1:
+            own += 1
+        return n == own or p[own] == c'?'
+
+    cdef bytes host_ok(self, bytes value):
+        """The value as the object to keep when this Host is served, else None (SE-01, B59)."""
+        found = self.hosts.get(value)
+        if found is None and self.guards.host_ok(value):
+            if len(self.hosts) >= CACHE_SIZE:
+                self.hosts.clear()
+            found = self.hosts[value] = value
+        return found
+
+    cdef bytes type_ok(self, bytes value):
+        """The same for Content-Type (B56)."""
+        found = self.types.get(value)
+        if found is None and json_type(PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value)):
+            if len(self.types) >= CACHE_SIZE:
+                self.types.clear()
+            found = self.types[value] = value
+        return found
+
+    cdef tuple accept_of(self, bytes value):
+        """(value as the object to keep, allowed types) of an Accept header, b"" when there is none (B55)."""
+        found = self.accepts.get(value)
+        if found is None:
+            if len(self.accepts) >= CACHE_SIZE:
+                self.accepts.clear()
+            found = (value, accept_bits(PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value)))
+            self.accepts[value] = found
+        return found
+
+
+cdef class Connection:
+    """The output half of an HTTP link. Buffers belong to the endpoint and are here only while something
+    is queued, so an idle connection holds none."""
+
+    cdef Outbuf queue(self):
+        if self.out is None:
+            self.out = <Outbuf>self.endpoint.pool.pop() if self.endpoint.pool else Outbuf.__new__(Outbuf)
+        return self.out
+
+    cdef int wake(self) except -1:
+        if not self.busy and not self.flush_due:
+            self.flush_due = True
+            self.endpoint.runtime.call_soon(self.flush)
+        return 0
+
+    def flush(self):
+        """Hands everything queued in this turn of the loop to the transport, in one write."""
+        self.flush_due = False
+        self.send_queued()
+
+    cdef int send_queued(self) except -1:
+        cdef Outbuf out = self.out
+        cdef object data
+        if out is None:
+            return 0
+        self.out = None
+        if self.write is None:
+            out.clear()
+        elif out.n >= LARGE:
+            # The transport keeps a view of the buffer itself; it is not used again.
+            PyByteArray_Resize(out.store, out.n)
+            data = out.store
+            self.write(data)
+            return 0
+        elif out.n:
+            self.write(out.take())
+        if len(self.endpoint.pool) < POOL_SIZE:
+            self.endpoint.pool.append(out)
+        return 0
+
+    cdef bint overfull(self) except -1:
+        """More is queued than a peer that does not read may cost; see LineLink.open_message."""
+        cdef Py_ssize_t queued
+        if not self.output_full:
+            return False
+        queued = self.transport.get_write_buffer_size()
+        if self.out is not None:
+            queued += self.out.n
+        return queued > 4 * self.endpoint.max_output
+
+    cdef int release_waiters(self) except -1:
+        cdef list waiters = self.drain_waiters
+        if waiters is not None:
+            self.drain_waiters = None
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
+        return 0
+
+    cdef int finished(self, Sink exchange) except -1:
+        """The answer of `exchange` is complete."""
+        return 0

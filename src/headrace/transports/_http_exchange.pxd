@@ -1,0 +1,39 @@
+# The sink of one HTTP exchange.
+from libc.stdint cimport uint32_t
+
+from headrace.mux._mux cimport Exchange, Sink
+from headrace.transports._http_endpoint cimport Connection
+from headrace.wire._outbuf cimport Outbuf
+
+
+cdef class HttpExchange(Sink):
+    # One POST from its head to the end of its answer, or one GET stream of a session.
+    cdef Connection link                 # None once the connection is gone
+    cdef readonly object session         # None: the modern era
+    cdef readonly Exchange running       # in flight
+    cdef object begun                    # session that this initialize opened, until it is answered
+    cdef bytes head_bytes                # copy of the header lines, for requests that outlive the call
+    cdef bytes extra                     # further header lines of the answer, or None
+    cdef int mode
+    cdef int accept
+    cdef bint old                        # HTTP/1.0: no chunked coding
+    cdef bint version_ok                 # MCP-Protocol-Version names the modern revision, once
+    cdef bint bare                       # neither a session nor a sign of the modern era
+    cdef bint is_stream                  # GET
+    cdef bint writing                    # between open_response and close_response
+    cdef uint32_t since                  # tick of the last byte of a stream
+    cdef Py_ssize_t mark
+    cdef Py_ssize_t text_at
+
+    cdef int reset(self, Connection link, int accept) except -1
+    cdef int put_head(self, Outbuf out, int status) except -1
+    cdef int commit(self) except -1
+    cdef int open_event(self, Outbuf out) except -1
+    cdef int close_event(self, Outbuf out) except -1
+    cdef int comment(self) except -1
+    cdef int start_stream(self) except -1
+    cdef int end(self) except -1
+    cdef int status_for(self, Exchange ex, int code, int status) except -1
+    cdef int answer_error(self, int status, int code, str text) except -1
+    cdef int keep_alive(self) except -1
+    cdef int detach(self) except -1

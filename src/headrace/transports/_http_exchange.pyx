@@ -1,0 +1,423 @@
+"""One HTTP exchange as a sink of the multiplexer: JSON answers, event streams, statuses (section 5).
+
+An exchange starts uncommitted. The answer of most requests is one JSON object whose length is filled
+in after the body was written behind a prepared head; a notification that comes first turns the
+response into an event stream (HN-32, HN-43), and then the answer is its last event.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.string cimport memcmp
+
+from headrace.jsonrpc import (
+    HEADER_MISMATCH, INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, MISSING_CLIENT_CAPABILITY, PARSE_ERROR,
+    UNSUPPORTED_VERSION,
+)
+
+from headrace.mux._mux cimport Exchange, Mux, Revision, Sink
+from headrace.transports._http_endpoint cimport Connection, put_rpc_error
+from headrace.wire._cjson cimport HR_T_OBJECT, HR_T_STRING, hr_envelope, hr_span, hr_token
+from headrace.wire._chttp cimport HR_F_MCP_PARAM, HR_H_MCP_METHOD, HR_H_MCP_NAME, hr_head
+from headrace.wire._envelope cimport token_str
+from headrace.wire._http1 cimport ACCEPT_JSON, ACCEPT_SSE, header_list, put_response_head, status_line
+from headrace.wire._outbuf cimport Outbuf
+from headrace.wire._sse cimport begin_event, finish_event
+
+__all__ = ("HttpExchange",)
+
+cdef enum:
+    FRESH = 0                # nothing sent yet
+    STREAMING = 1            # 200 text/event-stream is committed
+    DONE = 2
+    DIGITS = 12              # room for Content-Length, filled in later
+    CHUNK_OPEN = 10          # eight hex digits and CRLF
+
+    C_PARSE = -32700
+    C_INVALID = -32600
+    C_METHOD = -32601
+    C_MISMATCH = -32020
+    C_CAPABILITY = -32021
+    C_VERSION = -32022
+
+assert (C_PARSE, C_INVALID, C_METHOD) == (PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND)
+assert (C_MISMATCH, C_CAPABILITY, C_VERSION) == (HEADER_MISMATCH, MISSING_CLIENT_CAPABILITY, UNSUPPORTED_VERSION)
+
+# Spaces before a field value are optional white space (RFC 9110 5.5): the number goes over the last ones.
+cdef bytes LENGTH_FIELD = b"Content-Length:" + b" " * DIGITS + b"\r\n\r\n"
+cdef bytes JSON_TYPE = b"Content-Type: application/json\r\n"
+cdef bytes JSON_HEAD = b"HTTP/1.1 200 OK\r\n" + JSON_TYPE + LENGTH_FIELD
+cdef bytes STREAM_HEAD = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache, no-transform\r\n"
+    b"X-Accel-Buffering: no\r\n"
+)
+cdef bytes CLOSE_FIELD = b"Connection: close\r\n"
+cdef bytes RETRY_FIELD = b"Retry-After: 1\r\n"
+cdef const char *HEX = "0123456789abcdef"
+
+
+cdef int patch_length(Outbuf out, Py_ssize_t text_at) except -1:
+    """Writes the length of what stands behind `text_at` into the head before it."""
+    cdef Py_ssize_t n = out.n - text_at
+    cdef char *p = out.base + text_at - 5
+    while True:
+        p[0] = <char>(48 + n % 10)
+        n //= 10
+        if n == 0:
+            return 0
+        p -= 1
+
+
+cdef class HttpExchange(Sink):
+    """The sink of one POST, or the stream of one GET."""
+
+    cdef int reset(self, Connection link, int accept) except -1:
+        """Makes it the exchange of the next request of `link`."""
+        self.link = link
+        self.closed = False
+        self.session = None
+        self.running = None
+        self.begun = None
+        self.head_bytes = None
+        self.extra = None
+        self.mode = FRESH
+        self.accept = accept
+        self.old = link.head.minor == 0
+        self.version_ok = False
+        self.bare = False
+        self.is_stream = False
+        self.writing = False
+        self.since = link.endpoint.tick
+        self.out = link.endpoint.nil
+        return 0
+
+    # --- the request ------------------------------------------------------------------------------
+
+    @property
+    def headers(self):
+        """Header fields of the request: lower-case name to value, repeated lines joined with a comma."""
+        cdef dict found = {}
+        for name, value in self.fields():
+            key = name.decode("latin-1")
+            text = value.decode("latin-1")
+            found[key] = f"{found[key]}, {text}" if key in found else text
+        return found
+
+    def fields(self):
+        """Header lines of the request in order, as (lower-case name, value) in bytes."""
+        cdef hr_head head
+        if self.head_bytes is not None:
+            head.fields.p = PyBytes_AS_STRING(self.head_bytes)
+            head.fields.n = <size_t>PyBytes_GET_SIZE(self.head_bytes)
+            return header_list(&head)
+        if self.link is not None and self.link.head_here:
+            return header_list(&self.link.head)
+        return []
+
+    def opened(self, session not None):
+        """This ``initialize`` began `session`: the answer names it (HO-30)."""
+        self.begun = session
+
+    cdef Revision route(self, Mux mux, const hr_envelope *env):
+        """HN-30 steps 7 to 9 and 11 for the usual request, without a Python object (HN-03)."""
+        cdef const hr_head *h
+        cdef const hr_token *named = NULL
+        if self.session is not None:
+            if mux.current is not None and not text_is(&env.method, b"initialize", 10):
+                return mux.current
+            return None
+        if (
+            not self.version_ok or env.client_capabilities.type != HR_T_OBJECT
+            or env.protocol_version.n != <size_t>PyBytes_GET_SIZE(mux.modern.token)
+            or memcmp(env.protocol_version.p, PyBytes_AS_STRING(mux.modern.token), env.protocol_version.n) != 0
+        ):
+            return None
+        h = &self.link.head
+        if not mirrors(h, HR_H_MCP_METHOD, &env.method):
+            return None
+        if text_is(&env.method, b"tools/call", 10):
+            if h.flags & HR_F_MCP_PARAM:
+                return None
+            if self.link.endpoint.header_tools and token_str(&env.name) in self.link.endpoint.header_tools:
+                return None
+            named = &env.name
+        elif text_is(&env.method, b"prompts/get", 11):
+            named = &env.name
+        elif text_is(&env.method, b"resources/read", 14):
+            named = &env.uri
+        elif env.method.n > 7 and memcmp(env.method.p, b'"tasks/', 7) == 0:
+            return None
+        if named is not NULL and not mirrors(h, HR_H_MCP_NAME, named):
+            return None
+        return mux.modern
+
+    cdef int started(self, Exchange ex) except -1:
+        self.running = ex
+        if self.link is not None and self.link.head_here:
+            self.head_bytes = PyBytes_FromStringAndSize(
+                self.link.head.fields.p, <Py_ssize_t>self.link.head.fields.n)
+        return 0
+
+    cdef int accepted(self) except -1:
+        """202 without a body and without a type (B57), where the message is one that is taken."""
+        cdef Outbuf out
+        if self.bare:
+            return self.answer_error(
+                400, INVALID_REQUEST, "Mcp-Session-Id is missing: send the one that initialize gave")
+        out = self.link.queue()
+        if self.extra is None and self.keep_alive():
+            out.put(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n", 44)
+        else:
+            put_response_head(out, 202, self.extra or b"", 0, False, not self.keep_alive())
+        return self.end()
+
+    # --- the answer -------------------------------------------------------------------------------
+
+    cdef int keep_alive(self) except -1:
+        """Whether the connection goes on behind this answer: what the head says and what is done."""
+        cdef Connection link = self.link
+        if link.persist and link.endpoint.closing:
+            link.persist = False
+        return link.persist
+
+    cdef int put_head(self, Outbuf out, int status) except -1:
+        cdef bint keep = self.keep_alive()
+        if status == 200 and keep and self.extra is None and self.begun is None:
+            return out.put_bytes(JSON_HEAD)
+        out.put_bytes(status_line(status))
+        if self.extra is not None:
+            out.put_bytes(self.extra)
+        if self.begun is not None:
+            out.put_bytes(b"Mcp-Session-Id: " + self.begun.id.encode("ascii") + b"\r\n")
+        if status == 503:
+            out.put_bytes(RETRY_FIELD)
+        if not keep:
+            out.put_bytes(CLOSE_FIELD)
+        out.put_bytes(JSON_TYPE)
+        return out.put_bytes(LENGTH_FIELD)
+
+    cdef int status_for(self, Exchange ex, int code, int status) except -1:
+        """The HTTP status of an error (table 1.3, JR-37)."""
+        if status:
+            return status
+        if code == C_PARSE or code == C_INVALID:
+            return 400
+        if self.session is None and (ex is None or ex.revision.modern):
+            if code == C_METHOD:
+                return 404
+            if code == C_MISMATCH or code == C_CAPABILITY or code == C_VERSION:
+                return 400
+        return 200
+
+    cdef int open_response(self, Exchange ex, int code, int status) except -1:
+        cdef Outbuf out = self.link.queue()
+        self.out = out
+        if code != 0:
+            status = self.status_for(ex, code, status)
+            if self.begun is not None:
+                # The handshake failed: the session never was (HO-30).
+                self.link.endpoint.sessions.end(self.begun)
+                self.begun = None
+        else:
+            status = 200
+        if self.mode == FRESH and status == 200 and not self.accept & ACCEPT_JSON:
+            self.commit()
+        self.mark = out.n
+        self.writing = True
+        if self.mode == STREAMING:
+            return self.open_event(out)
+        self.put_head(out, status)
+        self.text_at = out.n
+        return 0
+
+    cdef int rollback(self) except -1:
+        self.out.n = self.mark
+        self.writing = False
+        return 0
+
+    cdef int close_response(self, Exchange ex) except -1:
+        cdef Outbuf out = self.out
+        self.writing = False
+        if self.mode == STREAMING:
+            self.close_event(out)
+            if not self.old:
+                out.put(b"0\r\n\r\n", 5)
+        else:
+            patch_length(out, self.text_at)
+        return self.end()
+
+    cdef int open_message(self, Exchange ex) except -1:
+        cdef Outbuf out
+        # `writing`: a notification from inside the encoding of the answer comes too late.
+        if self.closed or self.mode == DONE or self.writing:
+            return 0
+        if self.mode == FRESH:
+            if not self.accept & ACCEPT_SSE:
+                return 0
+            self.commit()
+        elif self.link.overfull():
+            return 0
+        out = self.link.queue()
+        self.out = out
+        self.mark = out.n
+        self.open_event(out)
+        return 1
+
+    cdef int close_message(self, Exchange ex) except -1:
+        self.close_event(self.out)
+        self.since = self.link.endpoint.tick
+        return self.link.wake()
+
+    cdef int commit(self) except -1:
+        """From here on the answer is an event stream."""
+        cdef Outbuf out = self.link.queue()
+        out.put_bytes(STREAM_HEAD)
+        if self.extra is not None:
+            out.put_bytes(self.extra)
+        if self.begun is not None:
+            out.put_bytes(b"Mcp-Session-Id: " + self.begun.id.encode("ascii") + b"\r\n")
+            self.begun = None
+        if not self.old:
+            out.put(b"Transfer-Encoding: chunked\r\n", 28)
+        if not self.keep_alive():
+            out.put_bytes(CLOSE_FIELD)
+        out.put(b"\r\n", 2)
+        self.mode = STREAMING
+        self.since = self.link.endpoint.tick
+        return 0
+
+    cdef int open_event(self, Outbuf out) except -1:
+        if not self.old:
+            out.put(b"00000000\r\n", CHUNK_OPEN)
+        begin_event(out)
+        self.text_at = out.n
+        return 0
+
+    cdef int close_event(self, Outbuf out) except -1:
+        cdef size_t n
+        cdef char *p
+        finish_event(out, self.text_at)
+        if self.old:
+            return 0
+        n = <size_t>(out.n - self.mark - CHUNK_OPEN)
+        if n > 0xFFFFFFFF:
+            raise OverflowError("an event of 4 GiB")
+        p = out.base + self.mark + 8
+        while n:
+            p -= 1
+            p[0] = HEX[n & 15]
+            n >>= 4
+        return out.put(b"\r\n", 2)
+
+    cdef int comment(self) except -1:
+        """A line that peers ignore: keeps silent streams alive (B39, HN-41)."""
+        cdef Outbuf out = self.link.queue()
+        if self.mode == FRESH:
+            self.commit()
+        if self.old:
+            out.put(b":\n\n", 3)
+        else:
+            out.put(b"3\r\n:\n\n\r\n", 8)
+        self.since = self.link.endpoint.tick
+        return self.link.wake()
+
+    cdef int end(self) except -1:
+        cdef Connection link = self.link
+        self.mode = DONE
+        self.closed = True
+        self.running = None
+        self.begun = None
+        self.out = link.endpoint.nil
+        if self.is_stream:
+            self.session.stream_ended(self)
+        return link.finished(self)
+
+    cdef int answer_error(self, int status, int code, str text) except -1:
+        """Answers outside the mux, while nothing is committed."""
+        cdef bint keep = self.keep_alive()
+        put_rpc_error(self.link.queue(), status, code, text, None, self.extra or b"", not keep, False)
+        return self.end()
+
+    cdef int abandoned(self, Exchange ex) except -1:
+        """No answer will come: the request was cancelled. The HTTP exchange ends all the same (MX-12)."""
+        if self.closed or self.mode == DONE:
+            return 0
+        if self.mode == STREAMING:
+            return self.end_stream()
+        if self.session is not None and self.session.ended:
+            return self.answer_error(404, INVALID_REQUEST, "the session has ended")
+        if self.link.endpoint.closing:
+            return self.answer_error(503, INTERNAL_ERROR, "the server is shutting down")
+        self.bare = False
+        return self.accepted()
+
+    # --- streams of sessions ------------------------------------------------------------------------
+
+    cdef int start_stream(self) except -1:
+        """Opens a GET stream; its first bytes leave at once, so that proxies see it alive (B39)."""
+        self.is_stream = True
+        self.commit()
+        return self.comment()
+
+    def end_stream(self):
+        """Ends an event stream whole, without another event."""
+        if self.closed or self.mode != STREAMING:
+            return
+        if not self.old:
+            self.link.queue().put(b"0\r\n\r\n", 5)
+        self.end()
+
+    cdef int detach(self) except -1:
+        """The peer is gone: nothing more can be sent. Era M: that cancels the request (HN-50)."""
+        cdef Exchange running = self.running
+        if self.closed:
+            return 0
+        self.closed = True
+        # Its buffer went with the link; it may serve another one already.
+        self.out = self.link.endpoint.nil
+        self.link = None
+        self.running = None
+        if self.is_stream:
+            self.session.stream_ended(self)
+        if running is not None and running.revision.modern:
+            running.cancel("the client disconnected")
+        return 0
+
+    cdef bint congested(self):
+        cdef Connection link = self.link
+        if link is None:
+            return False
+        return link.output_full or (link.out is not None and link.out.n > link.endpoint.max_output)
+
+    cdef object drained(self):
+        cdef Connection link = self.link
+        if link is None or link.write is None:
+            return None
+        if not link.output_full:
+            link.send_queued()
+            if not link.output_full:
+                return None
+        waiter = link.endpoint.runtime.create_future()
+        if link.drain_waiters is None:
+            link.drain_waiters = []
+        link.drain_waiters.append(waiter)
+        return waiter
+
+
+cdef inline bint text_is(const hr_token *t, const char *text, size_t n) noexcept:
+    return t.type == HR_T_STRING and not t.escaped and t.n == n + 2 and memcmp(t.p + 1, text, n) == 0
+
+
+cdef bint mirrors(const hr_head *h, int which, const hr_token *t) noexcept:
+    """The header is there once and is plainly the string `t`: no escapes, no encoding, printable ASCII."""
+    cdef const hr_span *s = &h.known[which]
+    cdef size_t i
+    if (
+        not h.seen >> which & 1 or h.duplicate >> which & 1 or t.type != HR_T_STRING or t.escaped
+        or s.n + 2 != t.n or memcmp(s.p, t.p + 1, s.n) != 0
+    ):
+        return False
+    if s.n >= 9 and memcmp(s.p, b"=?base64?", 9) == 0:
+        return False
+    for i in range(s.n):
+        if s.p[i] < 0x20 or s.p[i] > 0x7E:
+            return False
+    return True

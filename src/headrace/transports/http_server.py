@@ -1,0 +1,198 @@
+"""Listening for HTTP: sockets, the one timer of all connections, orderly shutdown (HO-01, HN-01).
+
+What happens on a connection is :mod:`headrace.transports._http_server`; this file owns the listening
+sockets and the endpoint's lifetime.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from headrace.errors import UsageError
+from headrace.protocol.http_door import HttpDoor
+from headrace.protocol.http_sessions import SessionStore
+from headrace.transports._http_endpoint import Endpoint
+from headrace.transports._http_server import HttpLink
+from headrace.transports.address import format_address
+from headrace.transports.guards import Guards
+from headrace.transports.stream import remove_stale_socket
+
+if TYPE_CHECKING:
+    import ssl as ssl_module
+
+__all__ = ("HttpListener", "serve_http")
+
+
+class HttpListener:
+    """A listening HTTP endpoint; see :func:`serve_http`."""
+
+    def __init__(self, server: Any, endpoint: Endpoint, path: str, tls: bool) -> None:
+        self.endpoint = endpoint
+        self._server = server
+        self._path = path
+        self._scheme = "https" if tls else "http"
+        self._unix: str | None = None
+        self._listener: asyncio.AbstractServer | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._sweep_at = 0.0
+        self._loop = asyncio.get_running_loop()
+        self._closed: asyncio.Future[None] = self._loop.create_future()
+        self._closing: asyncio.Task[None] | None = None
+        self._names: list[str] = []
+
+    @property
+    def addresses(self) -> list[str]:
+        """Where it listens: URLs, or ``unix:PATH``. Also known after it was closed."""
+        return list(self._names)
+
+    @property
+    def url(self) -> str:
+        """The first of :attr:`addresses`."""
+        return self._names[0]
+
+    @property
+    def connections(self) -> int:
+        """Open connections."""
+        return len(self.endpoint.links)
+
+    @property
+    def sessions(self) -> int:
+        """Open handshake-era sessions."""
+        return len(self.endpoint.sessions)
+
+    def _listening(self, listener: asyncio.AbstractServer, unix: str | None) -> None:
+        self._listener = listener
+        self._unix = unix
+        if unix is not None:
+            self._names = [f"unix:{unix}"]
+        else:
+            self._names = [
+                f"{self._scheme}://{format_address(*sock.getsockname()[:2])}{self._path}"
+                for sock in listener.sockets  # type: ignore[attr-defined]
+            ]
+
+    def _connect(self) -> HttpLink:
+        if self._timer is None:
+            self._timer = self._loop.call_later(self.endpoint.tick_seconds, self._tick)
+        return HttpLink(self.endpoint)
+
+    def _tick(self) -> None:
+        """Runs while there are connections or sessions: an idle process is never woken."""
+        self._timer = None
+        links = self.endpoint.scan()
+        now = self._loop.time()
+        if now >= self._sweep_at:
+            self._sweep_at = now + min(max(self._server.limits.session_idle_timeout / 8, 0.02), 5.0)
+            self.endpoint.sessions.sweep()
+        if links or len(self.endpoint.sessions):
+            self._timer = self._loop.call_later(self.endpoint.tick_seconds, self._tick)
+
+    async def close(self) -> None:
+        """Stops accepting, closes idle connections, and lets requests in flight be answered.
+
+        After ``limits.drain_timeout`` seconds what still runs is cancelled. Safe to call again.
+        """
+        if self._closing is None:
+            self._closing = self._loop.create_task(self._close())
+        await asyncio.shield(self._closing)
+
+    async def wait_closed(self) -> None:
+        """Returns when :meth:`close` has ended all connections."""
+        await asyncio.shield(self._closed)
+
+    async def _close(self) -> None:
+        endpoint = self.endpoint
+        endpoint.closing = True
+        if self._listener is not None:
+            self._listener.close()
+        if self._unix is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(self._unix)
+        empty = self._loop.create_future()
+        endpoint.on_empty = lambda: empty.done() or empty.set_result(None)
+        for link in list(endpoint.links):
+            link.retire()
+        if endpoint.links:
+            await asyncio.wait([empty], timeout=self._server.limits.drain_timeout)
+        endpoint.sessions.close()
+        for link in list(endpoint.links):
+            link.give_up()
+        if endpoint.links:
+            # For answers of the cancelled requests to leave; a peer that does not read gets no more time.
+            await asyncio.wait([empty], timeout=min(1.0, self._server.limits.drain_timeout))
+        for link in list(endpoint.links):
+            link.abort()
+        if endpoint.links:
+            await asyncio.wait([empty], timeout=1.0)
+        endpoint.on_empty = None
+        endpoint.mux.close("the server is shutting down")
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self._closed.done():
+            self._closed.set_result(None)
+
+
+async def serve_http(
+    server: Any,
+    *,
+    host: str | None = None,
+    port: int | None = None,
+    unix: str | None = None,
+    path: str = "/mcp",
+    ssl: ssl_module.SSLContext | None = None,
+    allowed_hosts: Iterable[str] | None = None,
+    allowed_origins: Iterable[str] | None = None,
+    cors_origins: Iterable[str] | None = None,
+    json_only: bool = False,
+    sock: socket.socket | None = None,
+    reuse_port: bool = False,
+    backlog: int = 1024,
+) -> HttpListener:
+    """Serves ``server`` over Streamable HTTP, both eras on one endpoint (VN-60).
+
+    :param server: a running :class:`headrace.Server`, or any object with ``tables``, ``runtime``,
+        ``limits``, ``log``, ``lifespan_state``, ``sessions``, ``notified``, ``session_ended`` and
+        ``header_parameters``.
+    :param host, port: address to listen on; port 0 picks a free one. Or ``unix``, a socket path, or
+        ``sock``, a bound socket.
+    :param path: the endpoint; everything else is 404.
+    :param ssl: a server context: HTTPS.
+    :param allowed_hosts, allowed_origins, cors_origins: see :class:`headrace.transports.guards.Guards`.
+    :param json_only: answers are never event streams: notifications of requests are dropped.
+    :param reuse_port: SO_REUSEPORT, for several processes on one port.
+
+    Raises OSError when the address cannot be had, :class:`UsageError` for wrong arguments.
+    """
+    if sum(given is not None for given in (host, unix, sock)) != 1:
+        raise UsageError("serve_http needs one of host, unix and sock")
+    if not path.startswith("/") or not path.isascii() or any(c in path for c in " ?#"):
+        raise UsageError(f"path {path!r} must begin with a slash and hold no space, ? or #")
+    bind = host
+    if sock is not None:
+        name = sock.getsockname()
+        bind = name[0] if isinstance(name, tuple) else None
+    guards = Guards(
+        bind, allowed_hosts=allowed_hosts, allowed_origins=allowed_origins, cors_origins=cors_origins
+    )
+    sessions = SessionStore(server)
+    door = HttpDoor(server, sessions)
+    endpoint = Endpoint(server, door=door, sessions=sessions, guards=guards, path=path, json_only=json_only)
+    listener = HttpListener(server, endpoint, path, ssl is not None)
+    loop = asyncio.get_running_loop()
+    if unix is not None:
+        remove_stale_socket(unix)
+        made = await loop.create_unix_server(listener._connect, unix, ssl=ssl, backlog=backlog)
+    elif sock is not None:
+        made = await loop.create_server(listener._connect, sock=sock, ssl=ssl, backlog=backlog)
+    else:
+        made = await loop.create_server(
+            listener._connect, host, port or 0, ssl=ssl, backlog=backlog, reuse_port=reuse_port or None
+        )
+    listener._listening(made, unix)
+    return listener
