@@ -4,6 +4,7 @@ import asyncio
 import json
 
 import pytest
+from scripted_peer import MODERN, Script, error, handshake
 
 from headrace import ConnectFailed, Limits, RequestTimeout, UsageError, connect
 from headrace.jsonrpc import (
@@ -15,82 +16,7 @@ from headrace.jsonrpc import (
     R3,
     R4,
     R5,
-    SERVER_INFO,
 )
-
-MODERN = {
-    "resultType": "complete",
-    "supportedVersions": [R5],
-    "capabilities": {"tools": {}},
-    "ttlMs": 0,
-    "cacheScope": "private",
-    "instructions": "be kind",
-    "_meta": {SERVER_INFO: {"name": "m", "version": "2"}},
-}
-
-
-def handshake(version=R4):
-    return {"protocolVersion": version, "capabilities": {}, "serverInfo": {"name": "h", "version": "1"}}
-
-
-def error(code, data=None):
-    return {"code": code, "message": "no", **({"data": data} if data is not None else {})}
-
-
-class Script:
-    """A line server: `on(method, handler)`; a handler gives a result dict, an error via Fail, or None."""
-
-    def __init__(self, **answers):
-        self.answers = answers
-        self.seen = []  # messages, over all connections
-        self.connections = 0
-        self.ends = 0
-        self.writers = []
-
-    async def __aenter__(self):
-        self.server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self.target = f"tcp:127.0.0.1:{self.server.sockets[0].getsockname()[1]}"
-        return self
-
-    async def __aexit__(self, *exc):
-        self.server.close()
-        for writer in self.writers:
-            writer.close()
-
-    async def _serve(self, reader, writer):
-        self.connections += 1
-        self.writers.append(writer)
-        try:
-            while line := await reader.readline():
-                message = json.loads(line)
-                self.seen.append(message)
-                answer = self.answers.get(message.get("method", "").replace("/", "_").replace("server_", ""))
-                if callable(answer):
-                    answer = answer(message, writer)
-                    if asyncio.iscoroutine(answer):
-                        answer = await answer
-                if answer is None or "id" not in message:
-                    continue
-                key = "error" if "code" in answer else "result"
-                writer.write(
-                    json.dumps({"jsonrpc": "2.0", "id": message["id"], key: answer}).encode() + b"\n"
-                )
-        except (ConnectionError, asyncio.CancelledError):
-            pass
-        finally:
-            self.ends += 1
-            writer.close()
-
-    @property
-    def methods(self):
-        return [m.get("method") for m in self.seen]
-
-    async def ended(self):
-        for _ in range(500):
-            if self.ends == self.connections:
-                return
-            await asyncio.sleep(0.01)
-        raise AssertionError("a connection was left open")
 
 
 async def agreed(script, **options):
@@ -188,15 +114,14 @@ def test_vn42_a_late_probe_answer_is_dropped(run):
         probe = []
 
         def late(message, writer):
-            late_answer = (
-                json.dumps({"jsonrpc": "2.0", "id": probe[0]["id"], "result": MODERN}).encode() + b"\n"
-            )
+            late_answer = json.dumps({"jsonrpc": "2.0", "id": probe[0]["id"], "result": MODERN}).encode() + b"\n"
             writer.write(late_answer)
             return handshake()
 
-        async with Script(
-            discover=lambda m, w: probe.append(m), initialize=late, tools_list={"tools": []}
-        ) as script, connect(script.target, limits=Limits(connect_timeout=1.2)) as client:
+        async with (
+            Script(discover=lambda m, w: probe.append(m), initialize=late, tools_list={"tools": []}) as script,
+            connect(script.target, limits=Limits(connect_timeout=1.2)) as client,
+        ):
             assert client.protocol_version == R4
             assert await client.list_tools() == []
 
@@ -284,9 +209,7 @@ def test_a_server_that_closes_at_the_probe_gets_a_fresh_connection(run):
 
 def test_b66_the_first_failure_is_part_of_the_message(run):
     async def main():
-        async with Script(
-            discover={"code": -32000, "message": "enable X at Y"}, initialize=error(-32603)
-        ) as script:
+        async with Script(discover={"code": -32000, "message": "enable X at Y"}, initialize=error(-32603)) as script:
             with pytest.raises(ConnectFailed, match=r"initialize failed: no \(-32603\).*enable X at Y"):
                 await agreed(script)
             await script.ended()
@@ -315,15 +238,11 @@ def test_forced_revisions(run):
 @pytest.mark.parametrize("silent", ["discover", "initialize", "everything"])
 def test_b116_the_whole_connect_is_bounded_and_names_the_phase(run, silent):
     async def main():
-        answers = {"discover": {"initialize": error(-1)}, "initialize": {"discover": error(-32601)}}.get(
-            silent, {}
-        )
+        answers = {"discover": {"initialize": error(-1)}, "initialize": {"discover": error(-32601)}}.get(silent, {})
         revision = R5 if silent == "discover" else None
         phase = "server/discover" if silent == "discover" else "initialize"
         async with Script(**answers) as script:
-            with pytest.raises(
-                RequestTimeout, match=f"within 0.4 s, while waiting for the answer to {phase}"
-            ):
+            with pytest.raises(RequestTimeout, match=f"within 0.4 s, while waiting for the answer to {phase}"):
                 await agreed(script, revision=revision, limits=Limits(connect_timeout=0.4))
             await script.ended()
             if silent != "discover":

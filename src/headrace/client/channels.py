@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from headrace.limits import Limits
     from headrace.mux import Sink
 
+_LAST_WORDS = 0.05  # seconds an embedded server has to take in what the client sent last
+
 __all__ = ("Channel", "CommandTarget", "HttpTarget", "LineTarget", "MemoryTarget", "Target")
 
 
@@ -63,9 +65,7 @@ def _mux(session: ClientSession, limits: Limits) -> Mux:
 class LineTarget(Target):
     """A unix socket or a TCP address."""
 
-    def __init__(
-        self, text: str, *, unix: str | None = None, host: str | None = None, port: int | None = None
-    ):
+    def __init__(self, text: str, *, unix: str | None = None, host: str | None = None, port: int | None = None):
         self.text = text
         self._where = {"unix": unix, "host": host, "port": port}
 
@@ -192,7 +192,8 @@ class _Host:
                     self._started.set_result(None)
                 await self._stop.wait()
                 client_link.close()
-                await asyncio.wait([ended], timeout=self._server.limits.drain_timeout + 1)
+                # What was sent last arrives; what still runs has nobody to answer and is cancelled.
+                await asyncio.wait([ended], timeout=_LAST_WORDS)
                 link.abort()
         except Exception as exc:
             if self._started.done():

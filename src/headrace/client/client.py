@@ -48,9 +48,7 @@ class Client:
     Belongs to the event loop it was made on. Any number of calls may run at the same time, from any task.
     """
 
-    def __init__(
-        self, channel: Channel, agreement: Agreement, offer: Offer, limits: Limits, timeout: float
-    ) -> None:
+    def __init__(self, channel: Channel, agreement: Agreement, offer: Offer, limits: Limits, timeout: float) -> None:
         self._channel = channel
         self._mux = channel.mux
         self._sink = channel.sink
@@ -75,7 +73,8 @@ class Client:
             from headrace.client.headers import ToolHeaders
 
             self._headers = ToolHeaders(self._log.warning)
-        channel.session.stale_lists = self._list_changed
+            # The session must not hold the client: a client that is dropped is closed.
+            channel.session.stale_lists = self._headers.list_changed
         self._set_meta(offer.meta if self._modern else b"")
 
     def __repr__(self) -> str:
@@ -374,10 +373,6 @@ class Client:
             raise RequestTimeout(f"no new session within {limit:g} s, while {phase.name}") from None
         finally:
             self._recovering = None
-
-    def _list_changed(self, kind: str) -> None:
-        if kind == "tools" and self._headers is not None:
-            self._headers.forget()
 
 
 def _read_raw(raw: bytes) -> Any:

@@ -83,9 +83,7 @@ def connect(
     """
     if log_level is not None and log_level not in LOG_LEVELS:
         raise UsageError(f"log level {log_level!r}: use one of {', '.join(LOG_LEVELS)}")
-    parsed = parse_target(
-        target, headers=headers, ssl=ssl, env=env, inherit_env=inherit_env, cwd=cwd, stderr=stderr
-    )
+    parsed = parse_target(target, headers=headers, ssl=ssl, env=env, inherit_env=inherit_env, cwd=cwd, stderr=stderr)
     info = {"name": "headrace", "version": __version__} if client_info is None else dict(client_info)
     if not isinstance(info.get("name"), str) or not isinstance(info.get("version"), str):
         raise UsageError("client_info needs a name and a version")

@@ -40,9 +40,10 @@ class ToolHeaders:
             kept.append(tool)
         return kept
 
-    def forget(self) -> None:
-        """The list has changed."""
-        self._tools = {}
+    def list_changed(self, kind: str) -> None:
+        """A list of the server has changed: what was learnt of it is void."""
+        if kind == "tools":
+            self._tools = {}
 
     def lines(self, name: str | None, arguments: bytes) -> bytes | None:
         """Header lines of a call, or None. ``arguments`` is a JSON object (HN-23)."""

@@ -86,9 +86,7 @@ class Offer:
     ``meta`` holds the members of ``_meta`` that every modern request carries (VN-20).
     """
 
-    def __init__(
-        self, client_info: Mapping[str, Any], capabilities: Mapping[str, Any], revision: str | None
-    ) -> None:
+    def __init__(self, client_info: Mapping[str, Any], capabilities: Mapping[str, Any], revision: str | None) -> None:
         if revision is not None and revision not in REVISIONS:
             raise UsageError(f"revision {revision!r}: use one of {', '.join(REVISIONS)}")
         self.client_info = encode(client_info)

@@ -73,7 +73,7 @@ def decoder(kind: type[T], *, modern: bool) -> Callable[[bytes], T]:
             check_type(decode_any(raw))
             return decode_relaxed(raw, kind)
         if result.result_type != "complete":  # type: ignore[attr-defined]
-            check_type({"resultType": result.result_type})  # type: ignore[attr-defined]
+            check_type(decode_any(raw))
         return result
 
     return read_complete

@@ -53,7 +53,9 @@ cdef class LineLink(Sink):
         self.framer.finish()
         self.consume()
         if not self.serves:
-            self.mux.close(ConnectionClosed("the peer closed the connection"))
+            if self.transport.get_extra_info("pid") is None:
+                self.mux.close(ConnectionClosed("the peer closed the connection"))
+            # A child's exit follows in a moment and says why (B82).
             return False
         self.drain()
         return True
