@@ -105,6 +105,7 @@ cdef class FdTransport:
                 self.extra.update(extra)
             self.set_protocol(protocol)
         except BaseException:
+            self._stop_thread()
             self._release()
             raise
 

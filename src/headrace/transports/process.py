@@ -314,5 +314,8 @@ class ChildProcess:
 
 @atexit.register
 def _kill_all() -> None:
-    for child in list(_alive):
+    children = list(_alive)
+    for child in children:
+        child._signal(signal.SIGKILL)
+    for child in children:
         child._kill_now()

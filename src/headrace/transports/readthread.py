@@ -15,6 +15,7 @@ from collections.abc import Callable
 __all__ = ("ReadThread",)
 
 _CHUNK = 64 * 1024
+_LOOK = 1.0  # seconds between two looks, while nothing is wanted, whether the loop is still there
 
 
 class ReadThread:
@@ -56,7 +57,9 @@ class ReadThread:
         chunk: bytes | OSError = b"."
         try:
             while isinstance(chunk, bytes) and chunk:
-                self._wanted.acquire()
+                while not self._wanted.acquire(timeout=_LOOK):
+                    if self._loop.is_closed():
+                        return
                 if self._stopped:
                     return
                 try:
