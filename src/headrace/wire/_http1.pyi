@@ -1,5 +1,5 @@
 from collections.abc import Iterable
-from typing import Literal
+from typing import Literal, final
 
 from headrace.limits import Limits
 
@@ -8,6 +8,7 @@ __all__ = (
     "is_json_type", "parse_request", "parse_response", "request_head", "response_head",
 )  # fmt: skip
 
+@final
 class Head:
     @property
     def method(self) -> str | None: ...
@@ -47,12 +48,14 @@ class Head:
     def body(self) -> Literal["none", "length", "chunked", "until-close"]: ...
     def get(self, name: bytes) -> bytes | None: ...
 
+@final
 class HeadParser:
     def __init__(self, *, response: bool = False, limits: Limits = ...) -> None: ...
     @property
     def trailing(self) -> bytes: ...
     def feed(self, data: bytes) -> Head | None: ...
 
+@final
 class ChunkedDecoder:
     def __init__(self, *, limits: Limits = ...) -> None: ...
     @property

@@ -5,6 +5,7 @@ refused. Everything raised for bytes of the peer is a RemoteProtocolError whose 
 answer; the connection must be closed behind it.
 """
 
+cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeLatin1
 from libc.stdint cimport uint32_t
@@ -423,6 +424,8 @@ def encode_chunk(bytes data not None: bytes) -> bytes:
 
 # ---------------------------------------------------------------- Python objects
 
+@cython.final
+@cython.auto_pickle(False)
 cdef class Head:
     """A request or response head. Field order and repeated lines are kept in ``headers``."""
 
@@ -490,6 +493,7 @@ cdef Head make_head(const hr_head *h, bint response):
     return out
 
 
+@cython.final
 cdef class HeadParser:
     """Reads one head after another from pieces of any size.
 
@@ -551,6 +555,7 @@ def parse_response(bytes data not None: bytes, *, limits=DEFAULT) -> Head | None
     return HeadParser(response=True, limits=limits).feed(data)
 
 
+@cython.final
 cdef class ChunkedDecoder:
     """Undoes the chunked coding of one body (RFC 9112 7.1, B50); trailers are dropped."""
 

@@ -1,8 +1,11 @@
 # Server-sent events for the links: iteration without Python objects, and events written in place.
+cimport cython
+
 from headrace.wire._chttp cimport hr_sse, hr_sse_event
 from headrace.wire._outbuf cimport Outbuf
 
 
+@cython.final
 cdef class SseFramer:
     """Decoder of one event stream; the public feed() is made of next()."""
     cdef hr_sse s

@@ -1,5 +1,8 @@
+from typing import final
+
 __all__ = ("SseEvent", "SseFramer", "encode_comment", "encode_event")
 
+@final
 class SseEvent:
     def __init__(self, event: str, data: bytes, id: str | None = None) -> None: ...
     @property
@@ -9,6 +12,7 @@ class SseEvent:
     @property
     def id(self) -> str | None: ...
 
+@final
 class SseFramer:
     def __init__(self, max_event_bytes: int | None = None) -> None: ...
     def feed(self, data: bytes) -> list[SseEvent]: ...

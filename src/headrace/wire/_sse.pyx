@@ -3,6 +3,7 @@
 The rules are those of WHATWG HTML 9.2 (HO-25, B34, B35, B37..B40); see csrc/hr_sse.h.
 """
 
+cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Free, PyMem_Realloc
 
@@ -18,6 +19,8 @@ cdef enum:
     KEEP = 64 * 1024        # what a large event took beyond this is given back after it
 
 
+@cython.final
+@cython.auto_pickle(False)
 cdef class SseEvent:
     """One event: ``event`` (str, ``"message"`` by default), ``data`` (bytes, lines joined with LF)
     and ``id`` (str or ``None``: the stream's last event id when it came)."""
@@ -50,6 +53,7 @@ cdef str text_of(const char *p, size_t n):
     return PyBytes_FromStringAndSize(p, <Py_ssize_t>n).decode("utf-8", "replace")
 
 
+@cython.final
 cdef class SseFramer:
     """Decoder of one event stream.
 
