@@ -105,9 +105,7 @@ cdef class HttpPool:
             return conn.start(request)
         conn.idle_until = self.runtime.time() + conn.keep
         self.idle.append(conn)
-        if self.timer is None:
-            self.arm(conn.idle_until)
-        return 0
+        return self.arm(conn.idle_until)
 
     cdef int gone(self, HttpConn conn) except -1:
         """`conn` is closed."""

@@ -395,6 +395,6 @@ async def open_http(
         if failure is not None:
             raise failure
     except BaseException:
-        channel.abort()
+        channel.pool.close()  # the mux stays usable: it belongs to the caller
         raise
     return channel
