@@ -32,7 +32,7 @@ class Channel:
     def __init__(self, mux: Mux, session: ClientSession, sink: Sink, http: Any = None) -> None:
         self.mux = mux
         self.session = session
-        self.sink = sink
+        self.sink: Any = sink
         self.http = http
         self.stream: Any = None
         """The handshake era's event stream of the server's own messages, over HTTP."""
@@ -98,7 +98,7 @@ class CommandTarget(Target):
 
         mux = _mux(session, limits)
         link = LineLink(mux, limits, serves=False)
-        child = await spawn(self.argv, lambda: link, limits=limits, **self._options)  # type: ignore[arg-type]
+        child = await spawn(self.argv, lambda: link, limits=limits, **self._options)
         return _ChildChannel(mux, session, link, child)
 
 

@@ -122,8 +122,8 @@ async def negotiate(channel: Channel, offer: Offer, phase: Phase, connect_timeou
             raise
         try:
             return await initialize(channel, offer, phase)
-        except RpcError as exc:
-            if exc.code != UNSUPPORTED_VERSION:
+        except HeadraceError as exc:
+            if not isinstance(exc, RpcError) or exc.code != UNSUPPORTED_VERSION:
                 raise failed("initialize", exc, legacy.cause) from exc
         # The probe was only late: the server is modern (VN-42).
         try:
@@ -134,7 +134,7 @@ async def negotiate(channel: Channel, offer: Offer, phase: Phase, connect_timeou
 
 def failed(method: str, exc: Exception, first: Exception | None = None) -> ConnectFailed:
     """The failure of a negotiation, with what went wrong first (B66)."""
-    text = f"{method} failed: {exc}"
+    text = str(exc) if method in str(exc) else f"{method} failed: {exc}"
     if first is not None and str(first) != str(exc):
         text += f" (before that, server/discover: {first})"
     return ConnectFailed(text, exit_code=getattr(exc, "exit_code", None))
