@@ -66,7 +66,7 @@ def call_body(tool: str, arguments: str, *, modern: bool, id: str = "7") -> str:
 
 def http_request(body: str, headers: dict[str, str]) -> bytes:
     data = body.encode()
-    lines = ["POST /mcp HTTP/1.1", "Host: 127.0.0.1", "Content-Type: application/json",
+    lines = ["POST /mcp HTTP/1.1", "Host: 127.0.0.1:8000", "Content-Type: application/json",
              "Accept: application/json, text/event-stream", f"Content-Length: {len(data)}"]  # fmt: skip
     lines += [f"{name}: {value}" for name, value in headers.items()]
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + data

@@ -2,7 +2,7 @@
 
 import sys
 
-from headrace import Server
+from headrace.server.app import Server
 
 app = Server("bench", version="1.0.0")
 

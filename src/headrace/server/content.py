@@ -4,26 +4,24 @@ Content blocks themselves are the Structs of :mod:`headrace.types` (``TextConten
 ``AudioContent``, ``ResourceLink``, ``EmbeddedResource``); this file makes them from Python values.
 """
 
+from __future__ import annotations
+
 import base64
 import functools
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from headrace import types
 from headrace.errors import UsageError
-from headrace.types import (
-    Annotations,
-    AudioContent,
-    BlobResourceContents,
-    EmbeddedResource,
-    ImageContent,
-    Message,
-    TextContent,
-)
+from headrace.types import Message
+
+if TYPE_CHECKING:
+    from headrace.types import Annotations, AudioContent, ImageContent
 
 __all__ = ("Audio", "Image", "ToolResult", "block_kind", "is_block_type", "sniff", "to_block")
 
@@ -108,7 +106,7 @@ class Image(_Media):
 
     def to_content(self) -> ImageContent:
         """The content block of :mod:`headrace.types`."""
-        return ImageContent(
+        return types.ImageContent(
             data=_base64(self.data), mime_type=self.mime_type, annotations=self.annotations, meta=self.meta
         )
 
@@ -121,7 +119,7 @@ class Audio(_Media):
 
     def to_content(self) -> AudioContent:
         """The content block of :mod:`headrace.types`."""
-        return AudioContent(
+        return types.AudioContent(
             data=_base64(self.data), mime_type=self.mime_type, annotations=self.annotations, meta=self.meta
         )
 
@@ -164,7 +162,7 @@ def to_block(value: Any) -> Message:
     type ``application/octet-stream`` named by its digest (an RFC 6920 ``ni:`` URI).
     """
     if isinstance(value, str):
-        return TextContent(text=value if type(value) is str else str.__str__(value))
+        return types.TextContent(text=value if type(value) is str else str.__str__(value))
     if isinstance(value, (Image, Audio)):
         return value.to_content()
     if isinstance(value, (bytes, bytearray, memoryview)):
@@ -172,8 +170,8 @@ def to_block(value: Any) -> Message:
         if mime_type is not None:
             return (Image if mime_type.startswith("image/") else Audio)(value, mime_type).to_content()
         digest = base64.urlsafe_b64encode(hashlib.sha256(value).digest()).rstrip(b"=").decode()
-        return EmbeddedResource(
-            resource=BlobResourceContents(
+        return types.EmbeddedResource(
+            resource=types.BlobResourceContents(
                 uri=f"ni:///sha-256;{digest}", mime_type="application/octet-stream", blob=_base64(value)
             )
         )

@@ -40,12 +40,13 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET
 
+from headrace import types
 from headrace.errors import LocalProtocolError
 from headrace.jsonrpc import MODERN_REVISIONS, R2, R3, R4, R5, REVISIONS
 from headrace.server import _pydantic
 from headrace.server.content import ToolResult, block_kind, is_block_type, to_block
 from headrace.server.output import Output
-from headrace.types import Message, TextContent
+from headrace.types import Message
 
 __all__ = ("CONTENT", "STRUCTURED", "TEXT", "OutputMismatch", "RenderedResult", "ResultRenderer",
            "UnserializableResult", "encode_json", "error_result", "wire_result")  # fmt: skip
@@ -303,7 +304,7 @@ def _blocks(content: Any) -> list[Message]:
         content = (content,)
     return [
         to_block(item) if isinstance(item, str) or is_block_type(type(item))
-        else TextContent(text=_as_text(encode_json(item)))
+        else types.TextContent(text=_as_text(encode_json(item)))
         for item in content
     ]  # fmt: skip
 
@@ -361,10 +362,10 @@ def _encode_block(block: Any, level: int) -> bytes:
     kind = block_kind(block)
     if kind == "audio" and level < _L2:
         text = f"[{block.mime_type}, {len(block.data) * 3 // 4} bytes: this client cannot take audio]"
-        return _plain_encode(TextContent(text=text))
+        return _plain_encode(types.TextContent(text=text))
     if kind == "resource_link" and level < _L3:
         text = f"{block.name}: {block.uri}"
-        return _plain_encode(TextContent(text=f"{text}\n{block.description}" if block.description else text))
+        return _plain_encode(types.TextContent(text=f"{text}\n{block.description}" if block.description else text))
     if level < _L5:
         block = _strip_members(block, kind, level)
     return encode_json(block)

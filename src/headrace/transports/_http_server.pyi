@@ -1,7 +1,7 @@
 from typing import Any
 
-from headrace.transports._http_endpoint import Endpoint
 from headrace.transports._http_admission import RequestLink
+from headrace.transports._http_endpoint import Endpoint
 
 __all__ = ("HttpLink",)
 
