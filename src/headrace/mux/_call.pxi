@@ -2,7 +2,11 @@
 
 
 cdef class PendingCall:
-    """One request of ours, from sending to its answer: await its `future`."""
+    """One request of ours, from sending to its answer.
+
+    ``await call`` gives the value, and gives the call up when the waiting task is cancelled (B75);
+    ``call.future`` is the bare future: who cancels that calls :meth:`cancel` as well.
+    """
 
     def __cinit__(self):
         global live_calls
@@ -14,6 +18,15 @@ cdef class PendingCall:
         if HR_DEBUG:
             live_calls -= 1
 
+    def __await__(self):
+        try:
+            return (yield from self.future.__await__())
+        except BaseException:
+            # The answer's own exceptions come after the call has left the table.
+            if self.mux.pending.get(self.id) is self:
+                self.cancel()
+            raise
+
     cdef int resolve(self, const hr_token *result) except -1:
         cdef object value
         if self.future.done():
@@ -23,8 +36,10 @@ cdef class PendingCall:
             try:
                 value = self.decode(value)
             except Exception as exc:
-                return self.reject(RemoteProtocolError(f"the result of {self.method} is not valid: {exc}"))
-        self.future.set_result(value)
+                return self.reject(
+                    RemoteProtocolError(f"the result of {self.method} is not valid: {text_of(exc)}"))
+        if not self.future.done():
+            self.future.set_result(value)
         return 0
 
     cdef int reject(self, object exc) except -1:
@@ -34,19 +49,25 @@ cdef class PendingCall:
 
     def fail(self, exc):
         """Ends the call with `exc`: for transports that know it cannot be answered any more (B82)."""
-        self.mux.pending.pop(self.id, None)
+        if self.mux.pending.get(self.id) is self:
+            del self.mux.pending[self.id]
         self.reject(exc)
 
     def attach(self, record):
         """Lets the transport keep its own record of this call."""
         self.attached = record
 
-    def cancel(self, str reason=None):
-        """Gives the call up and tells the peer in the transport's way (MX-11, B75)."""
-        if self.mux.pending.pop(self.id, None) is not None and not self.sink.closed:
-            self.sink.drop_call(self, reason)
-        if not self.future.done():
-            self.future.cancel()
+    def cancel(self, reason=None):
+        """Gives the call up and tells the peer in the transport's way (MX-11, B75). Does nothing after
+        its end."""
+        try:
+            if self.mux.pending.get(self.id) is self:
+                del self.mux.pending[self.id]
+                if not self.sink.closed:
+                    self.sink.drop_call(self, None if reason is None else text_of(reason))
+        finally:
+            if not self.future.done():
+                self.future.cancel()
 
     cdef bint overdue(self, double now):
         return self.deadline != 0 and self.deadline <= now
@@ -54,13 +75,15 @@ cdef class PendingCall:
     def progressed(self, note):
         """A progress notification for this call arrived."""
         cdef double now
-        if self.extend and self.deadline != 0:
+        if self.extend and self.timeout > 0:
             now = self.mux.runtime.time()
             self.deadline = now + self.timeout
             if self.latest != 0 and self.deadline > self.latest:
                 self.deadline = self.latest
-        if self.on_progress is not None:
+        if self.on_progress is not None and not self.future.done():
             try:
                 self.on_progress(note.progress, note.total, note.message)
-            except Exception as exc:
+            except (KeyboardInterrupt, SystemExit):
+                raise
+            except BaseException as exc:
                 self.mux.gate.progress_failed(exc)

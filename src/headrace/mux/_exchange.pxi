@@ -18,7 +18,10 @@ cdef class Exchange:
     @property
     def request_id(self):
         """The peer's id with its JSON type: str or int."""
-        return decode_any(self.id)
+        try:
+            return decode_any(self.id)
+        except ValueError:
+            return self.id.decode()  # more digits than Python makes an int of
 
     @property
     def progress_token(self):
@@ -47,7 +50,7 @@ cdef class Exchange:
         try:
             task = self.mux.runtime.spawn(coro)
         except BaseException as exc:
-            # Only what asyncio lets out of a step: KeyboardInterrupt and SystemExit.
+            # What asyncio lets out of a step: KeyboardInterrupt and SystemExit.
             self.fail(exc)
             if isinstance(exc, KeyboardInterrupt):
                 raise
@@ -58,9 +61,14 @@ cdef class Exchange:
         return self.run_future(task)
 
     cdef int run_future(self, object future) except -1:
+        if self.task is not None:
+            raise LocalProtocolError("this request waits for a future already")
         self.task = future
         self.suspend()
-        future.add_done_callback(self.on_done)
+        future.add_done_callback(self)
+        if self.state == CANCELLED:
+            # Given up in the middle of the handler's first step.
+            future.cancel()
         return 0
 
     cdef int suspend(self) except -1:
@@ -68,9 +76,21 @@ cdef class Exchange:
         self.counted = True
         mux.in_flight += 1
         mux.runtime.in_flight += 1
-        if mux.scoped:
-            mux.inflight[mux.key_of(self.id)] = self
-        self.sink.started(self)
+        if self.state == RUNNING:
+            if mux.scoped:
+                mux.inflight[mux.key_of(self.id)] = self
+                self.listed = True
+            self.sink.started(self)
+        return 0
+
+    cdef int unlist(self) except -1:
+        """The id is free again (JR-05: it only has to differ from those still unanswered)."""
+        cdef Mux mux = self.mux
+        if self.listed:
+            self.listed = False
+            key = mux.key_of(self.id)
+            if mux.inflight.get(key) is self:
+                del mux.inflight[key]
         return 0
 
     cdef int ended(self) except -1:
@@ -78,30 +98,20 @@ cdef class Exchange:
         if not self.counted:
             return 0
         self.counted = False
+        self.unlist()
         mux.in_flight -= 1
         mux.runtime.in_flight -= 1
-        if mux.scoped:
-            key = mux.key_of(self.id)
-            if mux.inflight.get(key) is self:
-                del mux.inflight[key]
-        if mux.parked:
-            mux.unpark()
-        if mux.in_flight == 0 and mux.idle_waiter is not None:
-            waiter = mux.idle_waiter
-            mux.idle_waiter = None
-            if not waiter.done():
-                waiter.set_result(None)
-        return 0
+        return mux.release()
 
-    def on_done(self, task):
+    def __call__(self, task):
         """Done callback of the handler's task or future."""
         try:
             self.complete(task)
         finally:
             self.ended()
 
-    def complete(self, task):
-        """Answers with the outcome of `task`, or swallows it after a cancel."""
+    cdef int complete(self, object task) except -1:
+        """Answers with the outcome of `task`, or swallows it after a cancel (MX-15)."""
         if self.state != RUNNING:
             if not task.cancelled():
                 task.exception()
@@ -109,36 +119,55 @@ cdef class Exchange:
         try:
             result = task.result()
         except BaseException as exc:
-            self.fail(exc)
-            return 0
-        self.finish(result)
-        return 0
+            return self.fail(exc)
+        return self.finish(result)
 
     cdef int finish(self, object result) except -1:
         """Answers with `result`; a second answer, or one after a cancel, is dropped."""
         cdef Sink sink = self.sink
         cdef Outbuf out
+        cdef object ready
+        cdef object fault
         if self.state != RUNNING:
             return 0
+        # The application's own code may run while the result is made ready: whatever it does to this
+        # exchange comes too late already.
+        self.state = ANSWERED
         if sink.closed:
-            self.state = ANSWERED
-            return 0
+            return self.unlist()
+        try:
+            ready = self.handler.ready(self, result)
+        except BaseException as exc:
+            return self.unwritable(exc)
+        if sink.closed:
+            return self.unlist()
         sink.open_response(self, 0, 0)
         out = sink.out
+        fault = None
         try:
             out.put(b'{"jsonrpc":"2.0","id":', 22)
             out.put_bytes(self.id)
             out.put(b',"result":', 10)
-            self.handler.write_result(self, out, result)
+            self.handler.write_result(self, out, ready)
             out.put(b'}', 1)
-        except Exception as exc:
+        except BaseException as exc:
             sink.rollback()
-            if self.failing:
-                self.mux.runtime.report("an error answer could not be written", exc)
-                return self.fail_rpc(internal_error())
-            return self.fail(exc)
-        self.state = ANSWERED
-        sink.close_response(self)
+            fault = exc
+        if fault is not None:
+            return self.unwritable(fault)
+        self.unlist()
+        return sink.close_response(self)
+
+    cdef int unwritable(self, object exc) except -1:
+        """The result has no JSON form; nothing of it was sent: one error takes its place (B86, B105)."""
+        self.state = RUNNING
+        if self.failing:
+            self.mux.runtime.fault("an error answer could not be written", exc)
+            self.fail_rpc(internal_error())
+        else:
+            self.fail(exc)
+        if isinstance(exc, KeyboardInterrupt):
+            raise exc
         return 0
 
     cdef int fail(self, object exc) except -1:
@@ -149,8 +178,8 @@ cdef class Exchange:
         self.failing = True
         try:
             answer = self.handler.error_of(self, exc)
-        except Exception as fault:
-            self.mux.runtime.report("an error could not be rendered", fault)
+        except BaseException as fault:
+            self.mux.runtime.fault("an error could not be rendered", fault)
             answer = internal_error()
         if isinstance(answer, RpcError):
             return self.fail_rpc(answer)
@@ -159,15 +188,19 @@ cdef class Exchange:
 
     cdef int fail_rpc(self, object error) except -1:
         cdef Sink sink = self.sink
+        cdef bytes frame
         if self.state != RUNNING:
             return 0
         self.state = ANSWERED
+        self.unlist()
         if sink.closed:
             return 0
-        sink.open_response(self, error.code, error.http_status or 0)
-        put_error(sink.out, self.id, error)
-        sink.close_response(self)
-        return 0
+        frame = error_frame(self.id, error, self.mux.runtime)
+        if sink.closed:
+            return 0
+        sink.open_response(self, code_of(error), status_of(error))
+        sink.out.put_bytes(frame)
+        return sink.close_response(self)
 
     def answer(self, result):
         """Answers with `result` (see FunctionHandler); for handlers that return before they know."""
@@ -178,20 +211,16 @@ cdef class Exchange:
         self.fail(exc)
 
     def hold(self, future):
-        """Keeps the exchange open until `future` is done; its result is the answer."""
+        """Keeps the exchange open until `future` is done; its result is the answer. Once a request."""
         self.run_future(future)
 
     def cancel(self, reason=None):
         """Gives the request up: the handler's task is cancelled, nothing more is sent (MX-12, MX-15)."""
-        cdef Mux mux = self.mux
         if self.state != RUNNING:
             return
         self.state = CANCELLED
-        if mux.scoped and self.counted:
-            # The id is free again at once; the handler still counts until it has ended.
-            key = mux.key_of(self.id)
-            if mux.inflight.get(key) is self:
-                del mux.inflight[key]
+        # The id is free again at once; the handler still counts until it has ended.
+        self.unlist()
         if self.task is not None:
             self.task.cancel()
         self.sink.abandoned(self)
@@ -202,32 +231,35 @@ cdef class Exchange:
         Returns None, or a future that is done when queued output has drained.
         """
         cdef Sink sink = self.sink
-        cdef Outbuf out
         if self.state != RUNNING or sink.closed:
             return None
+        if params is not None:
+            params = one_line(params)
         if not sink.open_message(self):
             return None
-        out = sink.out
-        out.put(b'{"jsonrpc":"2.0","method":"', 27)
-        out.put_bytes(method)
-        if params is None:
-            out.put(b'"}', 2)
-        else:
-            out.put(b'","params":', 11)
-            out.put_bytes(params)
-            out.put(b'}', 1)
+        put_notification(sink.out, method, params)
         sink.close_message(self)
         return sink.drained() if sink.congested() else None
 
-    def progress(self, double done, total=None, str message=None):
-        """Sends progress if the peer asked for it: values must increase, others are dropped (MX-03)."""
+    def progress(self, double done, total=None, message=None):
+        """Sends progress if the peer asked for it: values must increase, others are dropped (MX-03).
+
+        Returns as :meth:`notify`. Raises TypeError when `total` is no number.
+        """
         cdef bytes body
-        if self.token is None or self.state != RUNNING or not done > self.progress_done:
+        if self.token is None or self.state != RUNNING or not done > self.progress_done or not isfinite(done):
             return None
-        self.progress_done = done
-        body = b'{"progressToken":' + self.token + b',"progress":' + encode(int(done) if done.is_integer() else done)
-        if total is not None:
-            body += b',"total":' + encode(total)
+        body = b'{"progressToken":' + self.token + b',"progress":' + number(done)
+        if total is not None and isfinite(<double>total):
+            body += b',"total":' + number(<double>total)
         if message is not None and self.revision.name != "2024-11-05":
-            body += b',"message":' + encode(message)
+            body += b',"message":' + encode(text_of(message))
+        self.progress_done = done
         return self.notify(PROGRESS_METHOD, body + b'}')
+
+
+cdef bytes number(double value):
+    """A finite number as JSON, whole ones without a fraction."""
+    if -9007199254740992.0 < value < 9007199254740992.0 and value == <double><long long>value:
+        return b"%d" % <long long>value
+    return encode(value)

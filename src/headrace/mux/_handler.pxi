@@ -12,6 +12,7 @@ cdef class Revision:
         self.name = name
         self.token = b'"' + name.encode() + b'"'
         self.modern = modern
+        self.structured = name >= "2025-06-18"
         self.requests = {} if requests is None else requests
         self.tail = tail
         self.last_method = b""
@@ -62,25 +63,34 @@ cdef class Handler:
         ex.finish / ex.fail, or leaves a task or future in the exchange."""
         raise LocalProtocolError("a handler without a body")
 
-    cdef int write_result(self, Exchange ex, Outbuf out, object result) except -1:
-        """Writes the result object including the revision's tail. On an exception what was written
-        is taken back and the exchange fails."""
+    cdef object ready(self, Exchange ex, object result):
+        """`result` as write_result takes it. All code that is not ours (encoding hooks, properties of the
+        application's objects) runs in here, before a byte of the answer is written; an exception fails
+        the exchange. The default wants a JSON object: as bytes, a RawResult, or a value that encodes to
+        one."""
         cdef bytes body
         if type(result) is RawResult:
-            return out.put_bytes((<RawResult>result).body)
-        if type(result) is bytes:
-            body = <bytes>result
-            out.put_bytes(body)
-        else:
-            out.encode(encode_into, result)
-        if out.n < 2 or out.base[out.n - 1] != c'}':
+            body = (<RawResult>result).body
+            if memchr(PyBytes_AS_STRING(body), c'\n', PyBytes_GET_SIZE(body)) is NULL:
+                return result
+            return RawResult(one_line(body))
+        body = one_line(<bytes>result if type(result) is bytes else encode(result))
+        if PyBytes_GET_SIZE(body) < 2 or body[0] != c'{' or body[PyBytes_GET_SIZE(body) - 1] != c'}':
             raise TypeError(f"a result must be a JSON object, not {type(result).__name__}")
-        out.n -= 1
-        if out.base[out.n - 1] == c'{':
+        return body
+
+    cdef int write_result(self, Exchange ex, Outbuf out, object result) except -1:
+        """Writes what `ready` gave, including the revision's tail."""
+        cdef bytes body
+        cdef bytes tail = ex.revision.tail
+        if type(result) is RawResult:
+            return out.put_bytes((<RawResult>result).body)
+        body = <bytes?>result
+        out.put(PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body) - 1)
+        if PyBytes_GET_SIZE(body) == 2 and tail[0] == c',':
             # An empty object takes the tail without its leading comma.
-            if ex.revision.tail[0] == c',':
-                return out.put(PyBytes_AS_STRING(ex.revision.tail) + 1, PyBytes_GET_SIZE(ex.revision.tail) - 1)
-        return out.put_bytes(ex.revision.tail)
+            return out.put(PyBytes_AS_STRING(tail) + 1, PyBytes_GET_SIZE(tail) - 1)
+        return out.put_bytes(tail)
 
     cdef object error_of(self, Exchange ex, object exc):
         """The answer to an exception of the handler: an RpcError, or a result object to send. This is
@@ -89,7 +99,7 @@ cdef class Handler:
             return exc
         if isinstance(exc, RemoteProtocolError):
             return RpcError(exc.rpc_code, str(exc), http_status=exc.http_status)
-        ex.mux.runtime.report(f"unexpected error while serving request {ex.id.decode('utf-8', 'replace')[:80]}", exc)
+        ex.mux.runtime.fault(f"unexpected error while serving request {ex.id.decode('utf-8', 'replace')[:80]}", exc)
         return internal_error()
 
 
@@ -97,7 +107,8 @@ cdef class FunctionHandler(Handler):
     """Serves a method by a Python function of one Exchange.
 
     `function(exchange)` returns the result (bytes of a JSON object, or anything msgspec encodes to
-    one) or a coroutine of it, or raises RpcError. ``exchange.params`` and ``exchange.meta`` hold raw
+    one) or an awaitable of it, or raises RpcError; or it calls ``exchange.hold(future)`` and returns
+    None. ``exchange.params`` and ``exchange.meta`` hold raw
     bytes. `urgent` requests are served over the in-flight limit as well.
     """
 
@@ -115,9 +126,20 @@ cdef class FunctionHandler(Handler):
             if isinstance(exc, KeyboardInterrupt):
                 raise
             return 0
-        if hasattr(result, "__await__"):
+        if ex.task is not None or ex.state != RUNNING:
+            return 0  # it holds the exchange, or has answered by itself
+        if type(result) is coroutine_type:
             return ex.run_coroutine(result)
+        if hasattr(result, "add_done_callback"):
+            return ex.run_future(result)
+        if hasattr(result, "__await__"):
+            return ex.run_coroutine(result if hasattr(result, "send") else await_it(result))
         return ex.finish(result)
+
+
+async def await_it(awaitable):
+    """A coroutine of any awaitable."""
+    return await awaitable
 
 
 cdef class RawResult:

@@ -15,6 +15,10 @@ cdef class Runtime:
     cdef readonly object report          # (message, exception) -> None, for faults of our own
     cdef readonly Py_ssize_t in_flight   # over all muxes of this runtime
     cdef Py_ssize_t max_in_flight
+    cdef dict waiting                    # muxes with parked requests that the bound above holds, oldest first
+
+    cdef int fault(self, str message, object exc) except -1
+    cdef int admit(self) except -1
 
 
 cdef class Revision:
@@ -22,8 +26,8 @@ cdef class Revision:
     cdef readonly str name
     cdef readonly bytes token            # the name as a JSON string
     cdef readonly bint modern
+    cdef readonly bint structured        # results may hold structuredContent (2025-06-18 and later)
     cdef readonly dict requests          # method (bytes) -> Handler
-    cdef readonly dict notifications     # method (bytes) -> callable(params: bytes | None, sink)
     cdef bytes tail                      # closes a result object: b'}' or b',"resultType":...}'
     cdef bytes last_method               # one-entry cache in front of `requests`
     cdef Handler last_handler
@@ -36,6 +40,7 @@ cdef class Handler:
     cdef public bint urgent              # also served over the in-flight limit
     cdef public bint cancellable
     cdef int start(self, Exchange ex, const hr_envelope *env) except -1
+    cdef object ready(self, Exchange ex, object result)
     cdef int write_result(self, Exchange ex, Outbuf out, object result) except -1
     cdef object error_of(self, Exchange ex, object exc)
 
@@ -60,20 +65,25 @@ cdef class Exchange:
     cdef readonly bytes meta             # raw _meta, when the handler asked to keep it
     cdef readonly object task            # task or future once it did not finish at once
     cdef readonly object principal
+    cdef Exchange outer                  # the exchange whose handler was starting when this one came
     cdef double progress_done            # last progress value sent
-    cdef readonly int state              # 0 running, 1 answered, 2 cancelled
+    cdef readonly unsigned char state    # 0 running, 1 answered, 2 cancelled
     cdef bint counted                    # in mux.in_flight
+    cdef bint listed                     # in mux.inflight
     cdef bint failing                    # an error is being answered
     cdef object __weakref__
 
     cdef int keep(self, const hr_envelope *env) except -1
     cdef int run_coroutine(self, object coro) except -1
     cdef int run_future(self, object future) except -1
+    cdef int complete(self, object task) except -1
     cdef int finish(self, object result) except -1
     cdef int fail(self, object exc) except -1
     cdef int fail_rpc(self, object error) except -1
+    cdef int unwritable(self, object exc) except -1
     cdef int ended(self) except -1
     cdef int suspend(self) except -1
+    cdef int unlist(self) except -1
 
 
 cdef class PendingCall:
@@ -130,13 +140,17 @@ cdef class Mux:
     cdef readonly dict inflight          # id key -> Exchange
     cdef readonly dict pending           # our id -> PendingCall
     cdef dict parked                     # id key -> (frame, sink)
+    cdef Py_ssize_t parked_bytes
+    cdef Sink held                       # the sink that was paused because of `parked`, or None
+    cdef Exchange starting               # innermost exchange whose handler runs its first step
     cdef readonly Py_ssize_t in_flight
     cdef readonly Py_ssize_t stray       # answers nobody waited for
     cdef Py_ssize_t max_in_flight, max_parked, max_pending
     cdef unsigned int max_depth
     cdef readonly bint scoped            # ids of one connection or session share one scope
     cdef public bint null_ids            # unreadable ids are answered as null (R1-R3, JR-13)
-    cdef bint paused
+    cdef bint unparking
+    cdef public bint draining            # new requests are refused: the server shuts down
     cdef public bint closed
     cdef readonly object close_reason
     cdef long long next_id
@@ -145,13 +159,20 @@ cdef class Mux:
     cdef readonly object idle_waiter     # future set when nothing is in flight any more
 
     cdef int receive(self, const char *p, Py_ssize_t n, Sink sink) except -1
+    cdef int dispatch(self, const char *p, Py_ssize_t n, const hr_envelope *env, Sink sink) except -1
+    cdef int unreadable(self, int rc, const hr_envelope *env, Sink sink) except -1
+    cdef int begin(self, Handler handler, Revision revision, const hr_envelope *env, Sink sink) except -1
     cdef int request(self, const char *p, Py_ssize_t n, const hr_envelope *env, Sink sink, bint unparked) except -1
     cdef int response(self, const hr_envelope *env, Sink sink) except -1
     cdef int notification(self, const char *p, Py_ssize_t n, const hr_envelope *env, Sink sink) except -1
     cdef int refuse(self, const hr_envelope *env, Sink sink, int code, str message, int status) except -1
     cdef int refuse_error(self, const hr_envelope *env, Sink sink, object error) except -1
     cdef int park(self, const char *p, Py_ssize_t n, const hr_envelope *env, Sink sink) except -1
-    cdef int unpark(self) except -1
+    cdef int unpark(self, Py_ssize_t most) except -1
+    cdef bint unpark_one(self) except -1
+    cdef int release(self) except -1
+    cdef int check_idle(self) except -1
+    cdef Exchange running(self, bytes key)
     cdef int arm(self, double deadline) except -1
     cdef bytes id_key(self, const hr_token *id)
     cdef bytes key_of(self, bytes id)

@@ -4,11 +4,19 @@ Strategy: a frame comes in by pointer, is scanned once, and in the same call sta
 call and reply bytes in the sink's Outbuf. A request costs a table entry only when its handler
 suspends. Nothing here knows the event loop: see Runtime.
 
+Handlers run inside of receive(), so every method must bear being entered again from any call of
+application code: tables are brought up to date before such a call, and looked at anew after it.
+What happens in each race is listed in src/headrace/README.md.
+
 The classes know one another, so they are one module; each has a file (.pxi) of its own.
 """
 
+import copy
+from types import CoroutineType
+
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.string cimport memcmp
+from libc.math cimport isfinite
+from libc.string cimport memchr, memcmp
 
 import msgspec
 
@@ -16,12 +24,13 @@ from headrace.errors import (
     ConnectionClosed, HeadraceError, LocalProtocolError, OverloadedError, RemoteProtocolError, RequestTimeout,
     RpcError, internal_error,
 )
-from headrace.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR
+from headrace.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
+from headrace.wire._outbuf import live_bytes
 
 from headrace.wire._cjson cimport (
     HR_BAD_UTF8, HR_BATCH, HR_ERROR, HR_INVALID, HR_NOTIFICATION, HR_OK, HR_REQUEST, HR_RESULT, HR_SCAN_LOOSE,
-    HR_T_INT, HR_T_NONE, HR_T_NULL, HR_T_OBJECT, HR_T_STRING, HR_TOO_DEEP, hr_envelope, hr_envelope_scan,
-    hr_json_unescape, hr_token,
+    HR_T_INT, HR_T_NULL, HR_T_OBJECT, HR_T_STRING, HR_TOO_DEEP, hr_envelope, hr_envelope_scan,
+    hr_token,
 )
 from headrace.wire._envelope cimport envelope_from, token_bytes, token_str
 from headrace.wire._outbuf cimport Outbuf
@@ -42,17 +51,24 @@ __all__ = (
 )
 
 cdef enum:
-    LOOSE_FROM = 4096        # frames from this size on are not scanned twice (ceiling.md 1a)
+    LOOSE_FROM = 4096               # frames from this size on are not scanned twice (ceiling.md 1a)
+    PARKED_BYTES = 4 * 1024 * 1024  # reading pauses at this size of parked frames, however few they are
     RUNNING = 0
     ANSWERED = 1
     CANCELLED = 2
+
+cdef object coroutine_type = CoroutineType
+
 cdef Py_ssize_t live_exchanges = 0
 cdef Py_ssize_t live_calls = 0
+cdef Py_ssize_t live_sinks = 0
 
 
 def live_objects():
-    """Counts of live objects by kind; debug builds only, zeros otherwise."""
-    return {"exchanges": live_exchanges, "calls": live_calls}
+    """Counts of live objects by kind and bytes queued in output buffers; debug builds only, zeros otherwise."""
+    return {
+        "exchanges": live_exchanges, "calls": live_calls, "sinks": live_sinks, "outbox_bytes": live_bytes(),
+    }
 
 
 include "_frames.pxi"
@@ -60,37 +76,15 @@ include "_handler.pxi"
 include "_exchange.pxi"
 include "_call.pxi"
 include "_sink.pxi"
-
-
-cdef class Runtime:
-    """What the mux needs of an event loop, as plain callables.
-
-    `create_future()`, `call_soon(callback)`, `call_at(when, callback)` -> handle with ``cancel()``,
-    `time()` in seconds, `spawn(coroutine)` -> task whose first step has run, `run_thread(function,
-    *args)` -> future, `post(function, *args)` from any thread (runs on the loop, before the results of
-    later thread calls), `report(message, exception)` for faults that no caller gets to see.
-    `max_in_flight` bounds the requests being handled over all muxes that share this runtime.
-    """
-
-    def __init__(self, *, create_future, call_soon, call_at, time, spawn, run_thread, post, report,
-                 Py_ssize_t max_in_flight=65536):
-        self.create_future = create_future
-        self.call_soon = call_soon
-        self.call_at = call_at
-        self.time = time
-        self.spawn = spawn
-        self.run_thread = run_thread
-        self.post = post
-        self.report = report
-        self.max_in_flight = max_in_flight
-        self.in_flight = 0
+include "_runtime.pxi"
 
 
 cdef class Mux:
     """Both tables of one connection or session (ours pending, theirs in flight), and the dispatch.
 
     `gate` is the protocol layer (see headrace.mux.gate.Gate); `limits` a headrace.limits.Limits.
-    `scoped` is false where ids of different requests share no scope: era M over HTTP (JR-06).
+    `scoped` is false where ids of different requests share no scope: era M over HTTP (JR-06). There
+    the transport, which has one sink a request, cancels what its connection leaves behind.
     Belongs to the thread of its runtime.
     """
 
@@ -118,22 +112,31 @@ cdef class Mux:
     cdef int receive(self, const char *p, Py_ssize_t n, Sink sink) except -1:
         """The same for [p, p + n), which stays valid during this call."""
         cdef hr_envelope env
-        cdef int rc = hr_envelope_scan(p, n, self.max_depth, HR_SCAN_LOOSE if n >= LOOSE_FROM else 0, &env)
-        if rc != HR_OK:
-            if rc == HR_TOO_DEEP:
-                return self.refuse(&env, sink, PARSE_ERROR, f"nested deeper than {self.max_depth} levels", 400)
-            return self.refuse(
-                &env, sink, PARSE_ERROR, "not UTF-8" if rc == HR_BAD_UTF8 else "not a JSON text", 400)
-        if env.kind == HR_REQUEST:
+        cdef int rc
+        if self.closed:
+            return 0
+        rc = hr_envelope_scan(p, n, self.max_depth, HR_SCAN_LOOSE if n >= LOOSE_FROM else 0, &env)
+        if rc == HR_OK and env.kind == HR_REQUEST:
             return self.request(p, n, &env, sink, False)
+        try:
+            if rc != HR_OK:
+                self.unreadable(rc, &env, sink)
+            else:
+                self.dispatch(p, n, &env, sink)
+        except Exception as exc:
+            self.runtime.fault("a message could not be handled", exc)
+        return 0
+
+    cdef int dispatch(self, const char *p, Py_ssize_t n, const hr_envelope *env, Sink sink) except -1:
+        cdef object call
         if env.kind == HR_RESULT or env.kind == HR_ERROR:
-            return self.response(&env, sink)
+            return self.response(env, sink)
         if env.kind == HR_NOTIFICATION:
-            return self.notification(p, n, &env, sink)
+            return self.notification(p, n, env, sink)
         if env.kind == HR_BATCH:
-            if self.gate.batch(envelope_from(p, n, &env), sink):
+            if self.gate.batch(envelope_from(p, n, env), sink):
                 return 0
-            return self.refuse(&env, sink, INVALID_REQUEST, "batches are not part of this revision", 400)
+            return self.refuse(env, sink, INVALID_REQUEST, "batches are not part of this revision", 400)
         if not env.method.n and (env.result.n or env.error.n):
             # A malformed answer: it fails the call it names and is never answered itself (JR-08, B07).
             call = self.pending.get(env.id_int) if env.id_small else None
@@ -142,36 +145,65 @@ cdef class Mux:
                 (<PendingCall>call).reject(RemoteProtocolError(env.reason.decode()))
             else:
                 self.stray += 1
-                self.gate.stray(envelope_from(p, n, &env), sink)
+                self.gate.stray(envelope_from(p, n, env), sink)
             if not self.scoped:
-                return self.refuse(&env, sink, INVALID_REQUEST, env.reason.decode(), 400)
+                return self.refuse(env, sink, INVALID_REQUEST, env.reason.decode(), 400)
             return sink.accepted()
-        return self.refuse(&env, sink, INVALID_REQUEST, env.reason.decode(), 400)
+        return self.refuse(env, sink, INVALID_REQUEST, env.reason.decode(), 400)
+
+    cdef int unreadable(self, int rc, const hr_envelope *env, Sink sink) except -1:
+        cdef object call
+        cdef str reason
+        if rc == HR_TOO_DEEP:
+            reason = f"nested deeper than {self.max_depth} levels"
+        else:
+            reason = "not UTF-8" if rc == HR_BAD_UTF8 else "not a JSON text"
+        if env.id_small and not env.method.n and not self.gate.answers_bad_input:
+            # A client reads little else than answers: the call need not wait for its time limit.
+            call = self.pending.get(env.id_int)
+            if call is not None and sink.admits(<PendingCall>call):
+                del self.pending[env.id_int]
+                (<PendingCall>call).reject(RemoteProtocolError(f"the answer is {reason}"))
+                return sink.accepted()
+        return self.refuse(env, sink, PARSE_ERROR, reason, 400)
 
     cdef int request(self, const char *p, Py_ssize_t n, const hr_envelope *env, Sink sink, bint unparked) except -1:
         cdef Revision revision
         cdef Handler handler
-        cdef Exchange ex
-        if self.scoped and self.inflight and self.id_key(&env.id) in self.inflight:
-            return self.refuse(env, sink, INVALID_REQUEST, "this id is still in use by a request in flight", 400)
-        revision = sink.route(self, env)
-        if revision is None:
-            try:
+        cdef bytes key
+        try:
+            if self.scoped and (self.inflight or self.parked or self.starting is not None):
+                key = self.id_key(&env.id)
+                if key in self.parked or self.running(key) is not None:
+                    return self.refuse(
+                        env, sink, INVALID_REQUEST, "this id is still in use by a request in flight", 400)
+            revision = sink.route(self, env)
+            if revision is None:
                 revision = <Revision?>self.gate.classify(envelope_from(p, n, env), sink)
-            except RpcError as error:
-                return self.refuse_error(env, sink, error)
-        handler = revision.find(&env.method)
-        if handler is None:
-            error = self.gate.unknown_method(revision, envelope_from(p, n, env), sink)
-            return 0 if error is None else self.refuse_error(env, sink, error)
-        if env.params.type != HR_T_OBJECT and env.params.type > HR_T_NULL:
-            return self.refuse(env, sink, INVALID_PARAMS, "params must be an object", 0)
-        if not handler.urgent and (
-            self.in_flight >= self.max_in_flight or self.runtime.in_flight >= self.runtime.max_in_flight
-            or (self.parked and not unparked)
-        ):
-            return self.park(p, n, env, sink)
-        ex = Exchange.__new__(Exchange)
+            handler = revision.find(&env.method)
+            if handler is None:
+                error = self.gate.unknown_method(revision, envelope_from(p, n, env), sink)
+                return 0 if error is None else self.refuse_error(env, sink, error)
+            if env.params.type != HR_T_OBJECT and env.params.type > HR_T_NULL:
+                return self.refuse(env, sink, INVALID_PARAMS, "params must be an object", 0)
+            if not handler.urgent:
+                if self.draining:
+                    return self.refuse(env, sink, INTERNAL_ERROR, "the server is shutting down", 503)
+                if (
+                    self.in_flight >= self.max_in_flight or self.runtime.in_flight >= self.runtime.max_in_flight
+                    or (self.parked and not unparked)
+                ):
+                    return self.park(p, n, env, sink)
+        except RpcError as exc:
+            return self.refuse_error(env, sink, exc)
+        except Exception as exc:
+            self.runtime.fault("a request could not be dispatched", exc)
+            return self.refuse_error(env, sink, internal_error())
+        return self.begin(handler, revision, env, sink)
+
+    cdef int begin(self, Handler handler, Revision revision, const hr_envelope *env, Sink sink) except -1:
+        """Runs the handler's first step. Whatever it does, the request is answered once."""
+        cdef Exchange ex = Exchange.__new__(Exchange)
         ex.mux = self
         ex.sink = sink
         ex.revision = revision
@@ -180,8 +212,31 @@ cdef class Mux:
         if env.progress_token.type == HR_T_STRING or env.progress_token.type == HR_T_INT:
             ex.token = PyBytes_FromStringAndSize(env.progress_token.p, env.progress_token.n)
             ex.progress_done = -1e308
-        handler.start(ex, env)
+        ex.outer = self.starting
+        self.starting = ex
+        try:
+            handler.start(ex, env)
+        except Exception as exc:
+            if ex.state != RUNNING or ex.counted:
+                self.runtime.fault("a request was handled, but not to its end", exc)
+            else:
+                ex.fail(exc)
+        finally:
+            self.starting = ex.outer
+            ex.outer = None
         return 0
+
+    cdef Exchange running(self, bytes key):
+        """The request of this id that is not answered yet, or None."""
+        cdef object found = self.inflight.get(key)
+        cdef Exchange ex
+        if found is None and self.starting is not None:
+            ex = self.starting
+            while ex is not None:
+                if ex.state == RUNNING and self.key_of(ex.id) == key:
+                    return ex
+                ex = ex.outer
+        return <Exchange>found
 
     cdef int response(self, const hr_envelope *env, Sink sink) except -1:
         cdef object found = self.pending.pop(env.id_int, None) if env.id_small else None
@@ -209,18 +264,24 @@ cdef class Mux:
         return sink.accepted()
 
     cdef int notification(self, const char *p, Py_ssize_t n, const hr_envelope *env, Sink sink) except -1:
+        cdef Exchange ex
         cdef object found
         if token_is(&env.method, CANCELLED_METHOD):
             # Malformed or unknown ids are ignored silently (MX-12). Without a scope the id names
             # nothing: acting on it would let one client cancel another's request (HN-51).
             if self.scoped and env.request_id.n:
                 key = self.id_key(&env.request_id)
-                found = self.inflight.get(key)
-                if found is not None:
-                    if (<Exchange>found).handler.cancellable:
-                        found.cancel()
-                elif self.parked.pop(key, None) is None:
-                    self.gate.notify(envelope_from(p, n, env), sink)
+                ex = self.running(key)
+                if ex is not None:
+                    if ex.handler.cancellable:
+                        ex.cancel()
+                else:
+                    found = self.parked.pop(key, None)
+                    if found is None:
+                        self.gate.notify(envelope_from(p, n, env), sink)
+                    else:
+                        self.parked_bytes -= PyBytes_GET_SIZE(<bytes>(<tuple>found)[0])
+                        self.release()
             return sink.accepted()
         if token_is(&env.method, PROGRESS_METHOD):
             if env.note_token.type == HR_T_INT and self.pending:
@@ -241,15 +302,19 @@ cdef class Mux:
     cdef int refuse_error(self, const hr_envelope *env, Sink sink, object error) except -1:
         """Answers without an exchange: bad input, or a request that was not started."""
         cdef bytes id = None
-        self.gate.bad_input(error.code, error.message, sink)
+        try:
+            self.gate.bad_input(error.code, error.message, sink)
+        except Exception as exc:
+            self.runtime.fault("the gate failed on bad input", exc)
         if sink.closed or (env.kind != HR_REQUEST and not self.gate.answers_bad_input):
             return 0
         if env.id_usable:
             id = PyBytes_FromStringAndSize(env.id.p, env.id.n)
         elif self.null_ids:
             id = b"null"
-        sink.open_response(None, error.code, error.http_status or 0)
-        put_error(sink.out, id, error)
+        id = error_frame(id, error, self.runtime)
+        sink.open_response(None, code_of(error), status_of(error))
+        sink.out.put_bytes(id)
         return sink.close_response(None)
 
     def refuse_frame(self, int code, str message not None, Sink sink not None, *, int status=400):
@@ -262,45 +327,80 @@ cdef class Mux:
     # --- bounds -----------------------------------------------------------------------------------
 
     cdef int park(self, const char *p, Py_ssize_t n, const hr_envelope *env, Sink sink) except -1:
-        if not sink.persistent:
+        """Keeps a request until a place is free. When enough wait, reading pauses, unless we wait for
+        answers that come the same way: then more requests are refused, or both sides could wait for
+        ever (T19)."""
+        cdef bint full = len(self.parked) >= self.max_parked or self.parked_bytes >= PARKED_BYTES
+        if full or not sink.persistent:
             return self.refuse_error(
                 env, sink, RpcError(INTERNAL_ERROR, "too many requests in flight", http_status=503))
-        key = self.id_key(&env.id)
-        if key in self.parked:
-            return self.refuse(env, sink, INVALID_REQUEST, "this id is still in use by a request in flight", 400)
-        self.parked[key] = (PyBytes_FromStringAndSize(p, n), sink)
-        if len(self.parked) >= self.max_parked and not self.paused:
-            self.paused = True
+        self.parked[self.id_key(&env.id)] = (PyBytes_FromStringAndSize(p, n), sink)
+        self.parked_bytes += n
+        if self.in_flight < self.max_in_flight:
+            self.runtime.waiting[self] = None
+        if self.held is None and not self.pending and (
+            len(self.parked) >= self.max_parked or self.parked_bytes >= PARKED_BYTES
+        ):
+            self.held = sink
             sink.pause()
-        if self.in_flight == 0:
-            # The bound of the whole runtime is reached by others: nobody here will wake us.
-            self.runtime.call_at(self.runtime.time() + 0.01, self.retry_parked)
         return 0
 
-    def retry_parked(self):
-        """Timer callback while only other connections hold the runtime's bound."""
+    cdef int release(self) except -1:
+        """A place became free, or a parked request left: others go on."""
+        if self.runtime.waiting:
+            self.runtime.admit()
         if self.parked:
-            self.unpark()
-            if self.parked and self.in_flight == 0:
-                self.runtime.call_at(self.runtime.time() + 0.01, self.retry_parked)
+            if self not in self.runtime.waiting:
+                self.unpark(len(self.parked))
+        elif self.held is not None:
+            self.unpark(0)
+        return self.check_idle()
 
-    cdef int unpark(self) except -1:
+    cdef int unpark(self, Py_ssize_t most) except -1:
+        """Starts at most `most` parked requests, oldest first, and lets reading go on when few are left."""
+        cdef Sink sink
+        if self.unparking:
+            return 0
+        self.unparking = True
+        try:
+            while most > 0 and self.unpark_one():
+                most -= 1
+        finally:
+            self.unparking = False
+        if self.parked and self.in_flight < self.max_in_flight and not self.closed:
+            self.runtime.waiting[self] = None
+        if self.held is not None and (
+            len(self.parked) * 2 <= self.max_parked and self.parked_bytes * 2 <= PARKED_BYTES
+        ):
+            sink = self.held
+            self.held = None
+            sink.resume()
+        return 0
+
+    cdef bint unpark_one(self) except -1:
         cdef hr_envelope env
         cdef bytes frame
-        cdef Sink sink = None
-        while self.parked and self.in_flight < self.max_in_flight and (
-            self.runtime.in_flight < self.runtime.max_in_flight
+        cdef Sink sink
+        cdef Py_ssize_t n
+        if not self.parked or self.in_flight >= self.max_in_flight or (
+            self.runtime.in_flight >= self.runtime.max_in_flight
         ):
-            key = next(iter(self.parked))
-            frame, sink = self.parked.pop(key)
-            if sink.closed:
-                continue
-            if hr_envelope_scan(PyBytes_AS_STRING(frame), PyBytes_GET_SIZE(frame), self.max_depth, 0, &env) == HR_OK:
-                self.request(PyBytes_AS_STRING(frame), PyBytes_GET_SIZE(frame), &env, sink, True)
-        if self.paused and len(self.parked) * 2 <= self.max_parked:
-            self.paused = False
-            if sink is not None:
-                sink.resume()
+            return False
+        frame, sink = self.parked.pop(next(iter(self.parked)))
+        n = PyBytes_GET_SIZE(frame)
+        self.parked_bytes -= n
+        if not sink.closed and hr_envelope_scan(
+            PyBytes_AS_STRING(frame), n, self.max_depth, HR_SCAN_LOOSE if n >= LOOSE_FROM else 0, &env
+        ) == HR_OK:
+            self.request(PyBytes_AS_STRING(frame), n, &env, sink, True)
+        return True
+
+    cdef int check_idle(self) except -1:
+        if self.idle_waiter is not None and self.in_flight == 0 and not self.parked:
+            waiter = self.idle_waiter
+            self.idle_waiter = None
+            if not waiter.done():
+                waiter.set_result(None)
         return 0
 
     cdef bytes id_key(self, const hr_token *id):
@@ -310,7 +410,7 @@ cdef class Mux:
         return PyBytes_FromStringAndSize(id.p, id.n)
 
     cdef bytes key_of(self, bytes id):
-        if id[0] == c'"' and b"\\" in id:
+        if id[0] == c'"' and memchr(PyBytes_AS_STRING(id), c'\\', PyBytes_GET_SIZE(id)) is not NULL:
             return encode(decode_any(id))
         return id
 
@@ -318,7 +418,7 @@ cdef class Mux:
 
     def call(self, str method not None, bytes params, Sink sink not None, *, decode=None, double timeout=0,
              on_progress=None, bint extend=False, double latest=0, str name=None, extra=None):
-        """Sends a request and returns its PendingCall; await ``.future``.
+        """Sends a request and returns its PendingCall: await it.
 
         `params` is the raw JSON object or None. `decode(raw: bytes)` makes the value of the future
         (raw bytes without it). `timeout` seconds without an answer end it with RequestTimeout (0: no
@@ -330,11 +430,14 @@ cdef class Mux:
         ``Limits.max_pending``.
         """
         cdef PendingCall call
+        cdef Sink paused
         cdef double now
         if self.closed or sink.closed:
             raise ConnectionClosed(self.close_reason or "the connection is closed")
         if len(self.pending) >= self.max_pending:
             raise OverloadedError(f"{self.max_pending} requests are unanswered (limit max_pending)")
+        if params is not None:
+            params = one_line(params)
         call = PendingCall.__new__(PendingCall)
         call.mux = self
         call.sink = sink
@@ -360,8 +463,13 @@ cdef class Mux:
         except BaseException:
             self.pending.pop(call.id, None)
             raise
-        if call.deadline != 0:
+        if call.deadline != 0 and not call.future.done():
             self.arm(call.deadline)
+        if self.held is not None:
+            # The answer has to be read, see park().
+            paused = self.held
+            self.held = None
+            paused.resume()
         return call
 
     @property
@@ -371,16 +479,13 @@ cdef class Mux:
 
     def notify(self, bytes method not None, bytes params, Sink sink not None):
         """Sends a notification that belongs to no request. False when the sink cannot carry it."""
-        if self.closed or sink.closed or not sink.open_message(None):
+        if self.closed or sink.closed:
             return False
-        sink.out.put(b'{"jsonrpc":"2.0","method":"', 27)
-        sink.out.put_bytes(method)
-        if params is None:
-            sink.out.put(b'"}', 2)
-        else:
-            sink.out.put(b'","params":', 11)
-            sink.out.put_bytes(params)
-            sink.out.put(b'}', 1)
+        if params is not None:
+            params = one_line(params)
+        if not sink.open_message(None):
+            return False
+        put_notification(sink.out, method, params)
         sink.close_message(None)
         return True
 
@@ -400,6 +505,7 @@ cdef class Mux:
         """The one coarse timer: ends overdue calls and sleeps until the next deadline."""
         cdef double now = self.runtime.time()
         cdef double earliest = 0
+        cdef double soonest
         cdef PendingCall call
         cdef list overdue = []
         self.timer = None
@@ -411,20 +517,24 @@ cdef class Mux:
             elif earliest == 0 or call.deadline < earliest:
                 earliest = call.deadline
         for call in overdue:
-            self.expire(call, now)
-        if earliest != 0:
-            # Not more often than every 5 ms, however the deadlines are spread.
-            self.arm(earliest if earliest > now + 0.005 else now + 0.005)
+            try:
+                self.expire(call, now)
+            except Exception as exc:
+                self.runtime.fault("an overdue call could not be given up", exc)
+        if earliest != 0 and not self.closed:
+            # However the deadlines are spread, looking through the table stays a small part of the time.
+            soonest = now + 0.005 + 1e-6 * len(self.pending)
+            self.arm(earliest if earliest > soonest else soonest)
 
     def expire(self, PendingCall call not None, double now):
         """Ends one overdue call (MX-13)."""
-        if self.pending.pop(call.id, None) is None:
+        if self.pending.get(call.id) is not call:
             return
-        limit = call.timeout
+        del self.pending[call.id]
         if call.latest != 0 and now >= call.latest:
             text = "no answer within the absolute limit of this call"
         else:
-            text = f"no answer within {limit:g} s"
+            text = f"no answer within {call.timeout:g} s"
         try:
             if not call.sink.closed:
                 call.sink.drop_call(call, "timeout")
@@ -443,9 +553,17 @@ cdef class Mux:
 
     def cancel_all(self, reason=None):
         """Cancels every request in flight and forgets the parked ones."""
+        cdef Exchange ex = self.starting
         self.parked.clear()
+        self.parked_bytes = 0
+        self.held = None
+        self.runtime.waiting.pop(self, None)
+        while ex is not None:
+            ex.cancel(reason)
+            ex = ex.outer
         for ex in list(self.inflight.values()):
             ex.cancel(reason)
+        self.check_idle()
 
     def close(self, reason=None):
         """The connection ended: calls fail with ConnectionClosed, requests in flight are cancelled.
@@ -464,13 +582,17 @@ cdef class Mux:
         calls = list(self.pending.values())
         self.pending.clear()
         for call in calls:
-            call.reject(exc)
+            call.reject(fresh(exc))
         self.cancel_all()
-        self.gate.lost(exc)
+        try:
+            self.gate.lost(exc)
+        except Exception as fault:
+            self.runtime.fault("the gate failed at the end of its connection", fault)
 
     def debug_counts(self):
         """Sizes of all tables: zero when everything is answered."""
         return {
             "inflight": len(self.inflight), "pending": len(self.pending), "parked": len(self.parked),
-            "counted": self.in_flight,
+            "counted": self.in_flight, "parked_bytes": self.parked_bytes, "held": int(self.held is not None),
+            "starting": int(self.starting is not None), "waiting": int(self in self.runtime.waiting),
         }

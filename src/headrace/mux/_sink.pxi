@@ -5,9 +5,17 @@ cdef class Sink:
     """Where messages go. The base class refuses to send; transports override the C-level methods."""
 
     def __cinit__(self, *args, **kwargs):
+        global live_sinks
         self.out = Outbuf.__new__(Outbuf)
         self.closed = False
         self.persistent = False
+        if HR_DEBUG:
+            live_sinks += 1
+
+    def __dealloc__(self):
+        global live_sinks
+        if HR_DEBUG:
+            live_sinks -= 1
 
     cdef Revision route(self, Mux mux, const hr_envelope *env):
         """The revision of a request, decided fast; None when anything about it is unusual."""
@@ -47,6 +55,8 @@ cdef class Sink:
     cdef int send_call(self, PendingCall call, bytes method, bytes params, str name) except -1:
         """Sends a request of ours. name is what HTTP mirrors as Mcp-Name, or None."""
         if not self.open_message(None):
+            if self.congested():
+                raise OverloadedError("the peer does not read: too much output is queued (limit max_output_bytes)")
             raise LocalProtocolError("this connection carries no requests")
         put_request(self.out, call.id, method, params)
         return self.close_message(None)
@@ -54,14 +64,14 @@ cdef class Sink:
     cdef int drop_call(self, PendingCall call, str reason) except -1:
         """Tells the peer that we gave `call` up."""
         cdef Outbuf out = self.out
+        cdef bytes text = None if reason is None else encode(text_of(reason))
         if call.method == "initialize" or not self.open_message(None):  # VN-06
             return 0
         out.put(b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":', 74)
         out.put_int(call.id)
         if reason is not None:
-            out.put(b',"reason":"', 11)
-            out.put_text(reason)
-            out.put(b'"', 1)
+            out.put(b',"reason":', 10)
+            out.put_bytes(text)
         out.put(b'}}', 2)
         return self.close_message(None)
 
@@ -111,7 +121,8 @@ cdef class Sink:
 cdef class FrameSink(Sink):
     """A sink that hands every whole frame to a Python function: memory pairs, tests, embedding.
 
-    `put(frame: bytes)` is called once a frame; ``finish()`` and ``closed`` end it.
+    `put(frame: bytes)` is called once a frame; ``finish()`` and ``closed`` end it. `put` may hand the
+    frame straight to the mux of the other side.
     """
 
     cdef object put

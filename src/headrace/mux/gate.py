@@ -38,8 +38,11 @@ class Gate:
     def notify(self, envelope: Envelope, sink: Sink) -> None:
         """A notification other than ``cancelled`` and ``progress``. Never answered (JR-07)."""
 
-    def stray(self, envelope: Envelope, sink: Sink) -> None:
-        """A response nobody waits for, or an error without a usable id (MX-01, JR-13)."""
+    def stray(self, error: Any, sink: Sink) -> None:
+        """An answer nobody waits for, or an error without a usable id (MX-01, JR-13).
+
+        ``error`` is the raw ``error`` member, None for a result, or the Envelope of a malformed answer.
+        """
 
     def bad_input(self, code: int, message: str, sink: Sink) -> None:
         """Told about every unreadable or malformed message, for the log."""

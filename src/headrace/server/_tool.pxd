@@ -17,9 +17,14 @@ cdef class ToolHandler(Handler):
     cdef int mode
     cdef bint keep_bytes
     cdef bint plain_text
+    cdef bint direct                     # called with positional values alone
+    cdef bint free                       # no output schema
+    cdef object promised                 # the class that the output schema promises, or None
     cdef double timeout
 
     cdef object invoke(self, Exchange ex, object args)
+    cdef bint scalar(self, object result) except -1
+    cdef object structured(self, object result)
     cdef object second_look(self, Exchange ex, object exc, object raw)
 
 

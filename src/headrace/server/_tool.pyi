@@ -29,6 +29,7 @@ class ToolHandler(Handler):
         mode: int = ...,
         keep_bytes: bool = False,
         plain_text: bool = True,
+        promised: type | None = None,
         timeout: float = 0,
     ) -> None: ...
 

@@ -47,6 +47,11 @@ class Output:
             if get_origin(plain) is list:
                 self._element = _instance_class(get_args(plain)[0])
 
+    @property
+    def instance_class(self) -> Any:
+        """The class whose instances pass unseen, or ``None``."""
+        return self._class
+
     def check(self, value: Any, data: bytes) -> None:
         """Checks a result and its JSON. Raises msgspec.ValidationError when the promise is not kept.
 

@@ -193,6 +193,21 @@ class ResultRenderer:
         """A ``str`` is one text block: the caller may write it without asking :meth:`wire`."""
         return self.output is None
 
+    @property
+    def promised(self) -> type | None:
+        """The class whose instances keep the promise of the output schema without a check, if any.
+
+        For ``int``, ``float`` and ``bool`` exact values are meant, and an int also keeps the promise of a
+        float. The caller may write such values without asking :meth:`wire`.
+        """
+        if self.output is None:
+            return None
+        tp = self.output.type
+        if tp in (int, float, bool):
+            return tp  # type: ignore[no-any-return]
+        cls = self.output.instance_class
+        return cls if isinstance(cls, type) and issubclass(cls, msgspec.Struct) else None
+
     def wire(self, value: Any, revision: str) -> Any:
         """The JSON object for a handler's return value, for the protocol layer to put its members into.
 

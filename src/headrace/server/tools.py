@@ -130,6 +130,7 @@ class ToolRegistry:
             mode=mode,
             keep_bytes=signature.has_raw,
             plain_text=renderer.plain_text,
+            promised=renderer.promised,
             timeout=options.timeout or 0,
         )
         entry = ToolEntry(signature, options, handler)

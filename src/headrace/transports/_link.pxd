@@ -14,18 +14,25 @@ cdef class LineLink(Sink):
     cdef bint busy
     cdef bint flush_due
     cdef bint continue_due
-    cdef bint output_full
+    cdef bint output_full                # the transport holds max_output_bytes
     cdef bint input_held
     cdef bint reading
     cdef readonly bint at_eof
+    cdef bint ending                     # to be closed when everything is answered
+    cdef bint awaiting_idle
+    cdef bint in_eof
+    cdef bint over                       # a client's end was handled
     cdef Py_ssize_t mark
     cdef Py_ssize_t max_inline
     cdef Py_ssize_t max_output
     cdef list drain_waiters
     cdef object stall_timer
-    cdef Py_ssize_t stall_size
+    cdef long long handed                # bytes given to the transport
+    cdef long long taken                 # of them, taken by the peer at the last look; -1: not looked at
     cdef object drain_timer
 
     cdef int wake(self) except -1
     cdef int consume(self) except -1
     cdef int steer(self) except -1
+    cdef int settle(self) except -1
+    cdef int watch(self) except -1

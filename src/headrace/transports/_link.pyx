@@ -44,26 +44,33 @@ cdef class LineLink(Sink):
         self.closed = False
 
     def data_received(self, data):
+        if self.closed or self.at_eof:
+            return
         self.framer.feed(data if type(data) is bytes else bytes(data))
         self.consume()
 
     def eof_received(self):
-        """End of input: the last line counts even without its newline (B12); then drain and close."""
+        """End of input: the last line counts even without its newline (B12); what came before is answered,
+        then the connection is closed."""
+        if self.closed or self.at_eof:
+            return True
         self.at_eof = True
         self.framer.finish()
+        if self.serves:
+            self.end()
+        else:
+            self.ending = self.in_eof = True
         self.consume()
-        if not self.serves:
-            if self.transport.get_extra_info("pid") is None:
-                self.mux.close(ConnectionClosed("the peer closed the connection"))
-            # A child's exit follows in a moment and says why (B82).
-            return False
-        self.drain()
-        return True
+        # For a client False lets the transport close; True: held input is still to come (settle).
+        self.in_eof = False
+        return not self.over
 
     def connection_lost(self, exc):
-        if self.closed and self.transport is None:
+        if self.transport is None:
             return
         self.closed = True
+        self.transport = None
+        self.write = None
         self.out.clear()
         for timer in (self.stall_timer, self.drain_timer):
             if timer is not None:
@@ -76,45 +83,47 @@ cdef class LineLink(Sink):
             reason = ConnectionClosed("the peer closed the connection")
         else:
             reason = ConnectionClosed(f"the connection broke: {exc}")
-        self.mux.close(reason)
-        self.transport = None
-        self.write = None
-        if self.on_lost is not None:
-            callback = self.on_lost
-            self.on_lost = None
-            callback(reason)
+        callback = self.on_lost
+        self.on_lost = None
+        try:
+            self.mux.close(reason)
+        finally:
+            if callback is not None:
+                callback(reason)
 
     def pause_writing(self):
-        """The transport holds max_output_bytes: stop reading, so that no more is produced (4.8)."""
+        """The transport holds max_output_bytes: a server stops reading, so that no more is produced (4.8).
+        A client reads on: it is the answers it reads that let the server take more."""
         self.output_full = True
-        self.stall_size = self.transport.get_write_buffer_size()
-        runtime = self.mux.runtime
-        if self.stall_timer is None:
-            self.stall_timer = runtime.call_at(runtime.time() + self.limits.write_timeout, self.check_stall)
         self.steer()
 
     def resume_writing(self):
         self.output_full = False
-        if self.stall_timer is not None:
-            self.stall_timer.cancel()
-            self.stall_timer = None
         self.release_waiters()
         self.steer()
         if not self.closed:
             self.consume()
 
-    def check_stall(self):
-        """The peer takes nothing: bounded in time as well as in memory."""
-        self.stall_timer = None
-        if self.closed or not self.output_full:
-            return
-        size = self.transport.get_write_buffer_size()
-        if size >= self.stall_size:
-            self.transport.abort()
-            return
-        self.stall_size = size
+    cdef int watch(self) except -1:
+        """From the first write on, looks every write_timeout whether the peer takes what is queued."""
         runtime = self.mux.runtime
+        self.taken = self.handed - self.transport.get_write_buffer_size()
         self.stall_timer = runtime.call_at(runtime.time() + self.limits.write_timeout, self.check_stall)
+        return 0
+
+    def check_stall(self):
+        """A peer that takes nothing is bounded in time as well as in memory."""
+        cdef long long taken
+        self.stall_timer = None
+        if self.transport is None:
+            return
+        taken = self.handed - self.transport.get_write_buffer_size()
+        if taken == self.handed:
+            return
+        if taken <= self.taken:
+            self.abort()
+            return
+        self.watch()
 
     # --- input --------------------------------------------------------------------------------------
 
@@ -127,28 +136,31 @@ cdef class LineLink(Sink):
             return 0
         self.busy = True
         try:
-            while not self.closed and not self.input_held and not self.output_full:
+            while not self.closed and not self.input_held and not (self.output_full and self.serves):
+                if count >= self.max_inline:
+                    # One chatty peer must not hold the loop: the rest follows in the next turn.
+                    if self.framer.pending():
+                        self.continue_due = True
+                        self.mux.runtime.call_soon(self.continue_input)
+                        self.steer()
+                    break
                 kind = self.framer.next(&p, &n)
                 if kind == LINE_NONE:
                     break
-                if kind == LINE_TOO_LONG:
-                    self.mux.refuse_frame(
-                        INVALID_REQUEST, f"message longer than {self.limits.max_message_bytes} bytes", self)
-                    continue
+                count += 1
                 try:
-                    self.mux.receive(p, n, self)
+                    if kind == LINE_TOO_LONG:
+                        self.mux.refuse_frame(
+                            INVALID_REQUEST, f"message longer than {self.limits.max_message_bytes} bytes", self)
+                    else:
+                        self.mux.receive(p, n, self)
                 except Exception as exc:
                     self.mux.runtime.report("a message could not be handled", exc)
-                count += 1
-                if count >= self.max_inline:
-                    # One chatty peer must not hold the loop: the rest follows in the next turn.
-                    self.continue_due = True
-                    self.mux.runtime.call_soon(self.continue_input)
-                    self.steer()
-                    break
         finally:
             self.busy = False
             self.flush()
+            if self.ending:
+                self.settle()
         return 0
 
     def continue_input(self):
@@ -156,8 +168,6 @@ cdef class LineLink(Sink):
         self.continue_due = False
         self.steer()
         self.consume()
-        if self.at_eof and not self.continue_due:
-            self.drain()
 
     cdef int pause(self) except -1:
         self.input_held = True
@@ -170,7 +180,7 @@ cdef class LineLink(Sink):
 
     cdef int steer(self) except -1:
         """Reading goes on only while nothing holds it."""
-        cdef bint want = not (self.input_held or self.output_full or self.continue_due)
+        cdef bint want = not (self.input_held or self.continue_due or (self.output_full and self.serves))
         if want == self.reading or self.transport is None or self.at_eof:
             return 0
         self.reading = want
@@ -190,9 +200,14 @@ cdef class LineLink(Sink):
 
     def flush(self):
         """Hands everything written since the last turn to the transport, in one write."""
+        cdef Py_ssize_t n = self.out.n
         self.flush_due = False
-        if self.out.n and self.write is not None:
-            self.write(self.out.take())
+        if n == 0 or self.write is None:
+            return
+        self.handed += n
+        self.write(self.out.take())
+        if self.stall_timer is None and self.transport is not None:
+            self.watch()
 
     cdef int open_response(self, Exchange ex, int code, int status) except -1:
         self.mark = self.out.n
@@ -205,6 +220,8 @@ cdef class LineLink(Sink):
     cdef int open_message(self, Exchange ex) except -1:
         # Notifications are optional: a peer that does not read, under a handler that does not wait,
         # loses them beyond four times the bound instead of costing memory without end.
+        if self.transport is None:
+            return 0
         if self.output_full and self.out.n + self.transport.get_write_buffer_size() > 4 * self.max_output:
             return 0
         self.mark = self.out.n
@@ -245,21 +262,48 @@ cdef class LineLink(Sink):
 
     # --- end ----------------------------------------------------------------------------------------
 
-    def drain(self):
-        """Lets requests in flight be answered, then closes; gives up after drain_timeout (ST-21)."""
-        if self.closed or self.continue_due:
-            return
+    cdef int settle(self) except -1:
+        """Closes once every message that came is handled and answered."""
+        if self.closed or self.busy or self.continue_due:
+            return 0
+        if self.at_eof and self.framer.pending():
+            return 0  # held: resume, resume_writing or the time limit go on
+        if not self.serves:
+            self.over = True
+            if self.transport.get_extra_info("pid") is None:
+                self.mux.close(ConnectionClosed("the peer closed the connection"))
+            # A child's exit follows in a moment and says why (B82).
+            if not self.in_eof:
+                self.close()
+            return 0
         waiter = self.mux.wait_idle()
         if waiter is None:
             self.close()
+        elif not self.awaiting_idle:
+            self.awaiting_idle = True
+            waiter.add_done_callback(self.idle)
+        return 0
+
+    def idle(self, future):
+        """Done callback: nothing is in flight any more."""
+        self.awaiting_idle = False
+        self.settle()
+
+    def end(self):
+        """Closes when the messages that came are answered, or after drain_timeout (ST-21)."""
+        if self.closed:
             return
-        waiter.add_done_callback(self.drain_done)
+        self.ending = True
         if self.drain_timer is None:
             runtime = self.mux.runtime
             self.drain_timer = runtime.call_at(runtime.time() + self.limits.drain_timeout, self.drain_over)
 
-    def drain_done(self, future):
-        self.close()
+    def drain(self):
+        """Ends the connection from this side: requests in flight are answered, new ones are refused;
+        gives up after drain_timeout (ST-21). Safe to call again."""
+        self.mux.draining = True
+        self.end()
+        self.settle()
 
     def drain_over(self):
         """Drain limit reached: what still runs is cancelled."""
@@ -269,7 +313,7 @@ cdef class LineLink(Sink):
 
     def close(self):
         """Flushes and closes the stream; safe to call again."""
-        if self.transport is not None:
+        if self.transport is not None and not self.closed:
             self.flush()
             self.closed = True
             self.transport.close()

@@ -2,7 +2,7 @@ cdef class Outbuf:
     """Growing output buffer: C appends in place, msgspec encodes straight into it."""
     cdef bytearray store      # its len() is the capacity; `n` is what is used
     cdef char *base           # storage of `store`; refreshed by every call that may resize
-    cdef Py_ssize_t cap
+    cdef Py_ssize_t cap       # -1 while msgspec writes
     cdef Py_ssize_t n         # bytes in use
 
     cdef int room(self, Py_ssize_t more) except -1          # at least `more` free bytes after n

@@ -4,22 +4,52 @@ from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyBy
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.string cimport memcpy
 
+from headrace.errors import LocalProtocolError
+
 from headrace.wire._cjson cimport hr_json_escape
 
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object s, Py_ssize_t *n) except NULL
+
+cdef extern from *:
+    """
+    #ifndef HR_DEBUG
+    #define HR_DEBUG 0
+    #endif
+    """
+    const int HR_DEBUG
 
 cdef enum:
     START = 512            # bytes of a fresh buffer: an idle connection stays small
     KEEP = 64 * 1024       # capacity kept after a flush; what a large reply took is given back
 
 
+cdef set living = set()    # addresses of all buffers, in debug builds
+
+
+def live_bytes():
+    """Bytes in use in all buffers; debug builds only, zero otherwise."""
+    cdef Py_ssize_t total = 0
+    cdef size_t address
+    for address in living:
+        total += (<Outbuf><void *>address).n
+    return total
+
+
 cdef class Outbuf:
+    """A growing output buffer: compiled code appends in place."""
+
     def __cinit__(self):
+        if HR_DEBUG:
+            living.add(<size_t><void *>self)
         self.store = bytearray()
         self.base = PyByteArray_AS_STRING(self.store)
         self.cap = 0
         self.n = 0
+
+    def __dealloc__(self):
+        if HR_DEBUG:
+            living.discard(<size_t><void *>self)
 
     def __len__(self):
         return self.n
@@ -34,6 +64,8 @@ cdef class Outbuf:
 
     cdef int room(self, Py_ssize_t more) except -1:
         cdef Py_ssize_t want = self.n + more
+        if self.cap < 0:
+            raise LocalProtocolError("the output buffer is being written to")
         if want > self.cap:
             if want < self.cap + (self.cap >> 1):
                 want = self.cap + (self.cap >> 1)
@@ -89,8 +121,13 @@ cdef class Outbuf:
         return 0
 
     cdef int encode(self, object encode_into, object value) except -1:
-        # encode_into cuts the bytearray to the end of its output (and keeps its allocation).
+        # encode_into cuts the bytearray to the end of its output (and keeps its allocation). It holds a
+        # pointer into it while properties of the value may run any code: until it is done, cap == -1
+        # makes every other write fail instead of moving the storage away.
         cdef Py_ssize_t before = self.n
+        if self.cap < 0:
+            raise LocalProtocolError("the output buffer is being written to")
+        self.cap = -1
         try:
             encode_into(value, self.store, before)
         except BaseException:
@@ -113,6 +150,8 @@ cdef class Outbuf:
         return PyBytes_FromStringAndSize(self.base + start, end - start)
 
     cdef int clear(self) except -1:
+        if self.cap < 0:
+            raise LocalProtocolError("the output buffer is being written to")
         self.n = 0
         if self.cap > KEEP:
             PyByteArray_Resize(self.store, START)
