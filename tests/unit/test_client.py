@@ -764,7 +764,7 @@ def test_b94_many_short_sessions_leave_nothing(run):
                 async with connect(listener.addresses[0], revision=R4 if i % 2 else None) as client:
                     assert (await client.call_tool("add", {"a": i, "b": 0})).text == str(i)
             await listener.close()
-        assert live_objects() == {"exchanges": 0, "calls": 0}
+        assert live_objects() == dict.fromkeys(live_objects(), 0)
         assert len(asyncio.all_tasks()) == before
 
     run(main)

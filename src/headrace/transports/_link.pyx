@@ -264,7 +264,7 @@ cdef class LineLink(Sink):
 
     cdef int settle(self) except -1:
         """Closes once every message that came is handled and answered."""
-        if self.closed or self.busy or self.continue_due:
+        if self.closed or self.busy or self.continue_due or self.over:
             return 0
         if self.at_eof and self.framer.pending():
             return 0  # held: resume, resume_writing or the time limit go on
