@@ -143,6 +143,11 @@ class Server:
         """The parameters of tool ``name`` that HTTP clients mirror as headers (HN-20)."""
         return self.tools.headers_of(name)
 
+    @property
+    def tools_with_headers(self) -> set[str]:
+        """Names of the tools for which :meth:`header_parameters` is not empty; changes with them."""
+        return self.tools.with_headers
+
     # --- what the protocol layer asks ----------------------------------------------------------------
 
     def _capabilities(self, revision: str) -> dict[str, Any]:

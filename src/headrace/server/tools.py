@@ -72,6 +72,8 @@ class ToolRegistry:
         self._named: list[NamedHandler] = []
         self._pages: dict[str, dict[str | None, bytes]] = {}
         self.on_change: Callable[[], None] | None = None
+        self.with_headers: set[str] = set()
+        """Names of tools that mirror parameters into HTTP headers (HN-20)."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -135,6 +137,8 @@ class ToolRegistry:
         )
         entry = ToolEntry(signature, options, handler)
         self._entries[name] = entry
+        if signature.headers:
+            self.with_headers.add(name)
         self._handlers[name.encode("utf-8", "surrogatepass")] = handler
         self._changed()
         return entry
@@ -142,6 +146,7 @@ class ToolRegistry:
     def remove(self, name: str) -> None:
         """Takes a tool away; calls that run go on. Raises KeyError for an unknown name."""
         del self._entries[name]
+        self.with_headers.discard(name)
         del self._handlers[name.encode("utf-8", "surrogatepass")]
         self._changed()
 

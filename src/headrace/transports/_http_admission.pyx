@@ -123,8 +123,9 @@ cdef class RequestLink(Connection):
 
     cdef int preflight(self, str origin) except -1:
         """A browser asks before it sends (B60, SE-12)."""
+        cdef bytes asked = known_joined(&self.head, HR_H_ACR_HEADERS, b"access-control-request-headers")
         put_response_head(
-            self.queue(), 204, self.extra + self.endpoint.guards.preflight_fields(), -1, False, not self.persist)
+            self.queue(), 204, self.extra + self.endpoint.guards.preflight_fields(asked), -1, False, not self.persist)
         return self.answered(not self.persist, False)
 
     # --- sessions -----------------------------------------------------------------------------------
