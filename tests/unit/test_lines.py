@@ -54,6 +54,18 @@ def test_vector_byte_by_byte_b11(vector):
 
 
 @by_name
+def test_vector_queued_bytes(vector):
+    """Chunks that wait behind one that is not used up."""
+    stream = b"".join(vector.all("in"))
+    framer = LineFramer(limit(vector))
+    found = framer.feed(*(bytes([b]) for b in stream))
+    assert plain(found + framer.finish()) == expected(vector)
+    framer = LineFramer(limit(vector))
+    found = framer.feed(*vector.all("in"), b"") + framer.feed() + framer.finish()
+    assert plain(found) == expected(vector)
+
+
+@by_name
 def test_vector_on_the_model(vector):
     assert model.lines(b"".join(vector.all("in")), limit(vector)) == expected(vector)
 
@@ -180,8 +192,10 @@ def test_other_buffers_are_copied(make):
 
 @pytest.mark.parametrize("wrong", ["a\n", 5, None])
 def test_only_bytes_like(wrong):
+    framer = LineFramer(64)
     with pytest.raises(TypeError):
-        LineFramer(64).feed(wrong)
+        framer.feed(b"not taken\n", wrong)
+    assert framer.feed(b"next\n") == [b"next"]
 
 
 @pytest.mark.parametrize("bound", [0, -1, 2**63])

@@ -194,11 +194,11 @@ cdef class LineFramer:
             self.cap = 0
         return 0
 
-    def _feed(self, data, marker):
+    def _feed(self, tuple chunks, marker):
         """``feed`` of the Python class: the lines as bytes, ``marker()`` in place of one too long."""
-        if type(data) is not bytes:
-            data = bytes(memoryview(data))
-        self.feed(data)
+        cdef list exact = [c if type(c) is bytes else bytes(memoryview(c)) for c in chunks]
+        for chunk in exact:
+            self.feed(chunk)
         return _drain(self, marker)
 
     def _finish(self, marker):

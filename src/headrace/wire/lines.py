@@ -29,8 +29,8 @@ class LineFramer(_lines.LineFramer):
         super().__init__(max_line_bytes)
         self._limit = max_line_bytes
 
-    def feed(self, data: bytes) -> list[bytes | LineTooLong]:
-        """Takes the next bytes of the stream and gives the lines they complete.
+    def feed(self, *chunks: bytes) -> list[bytes | LineTooLong]:
+        """Takes the next bytes of the stream, in one or more chunks, and gives the lines they complete.
 
         A line over the limit is a :class:`LineTooLong` in the list, said as soon as the limit is
         passed and once a line; what is left of the line is skipped. Anything that is not exactly
@@ -38,7 +38,7 @@ class LineFramer(_lines.LineFramer):
 
         :raises LocalProtocolError: after :meth:`finish`.
         """
-        return self._feed(data, self._too_long)
+        return self._feed(chunks, self._too_long)
 
     def finish(self) -> list[bytes | LineTooLong]:
         """Ends the stream: a last line without a line end counts as a line (B12)."""
