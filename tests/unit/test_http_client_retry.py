@@ -6,9 +6,8 @@ import os
 import socket
 
 import pytest
-from http_peer import END, ClientGate, call, connected, event, plain, result_event, sse_head
+from http_peer import END, ClientGate, call, connected, event, log, plain, result_event, sse_head
 from http_peer import answer as answered
-from http_peer import log
 
 from headrace.errors import ConnectionClosed, HttpStatusError, RequestTimeout, UsageError
 from headrace.limits import Limits

@@ -510,7 +510,7 @@ def test_server_stream_survives_errors_of_the_server(run):
     gets = []
 
     async def handler(conn):
-        while (request := await conn.request()) is not None:
+        while await conn.request() is not None:
             gets.append(1)
             conn.send(plain("503 Service Unavailable"))
 
@@ -550,6 +550,26 @@ def test_ho21_ho23_call_stream_is_resumed(run):
                 assert json.loads(await call(mux, channel).future) == {"id": id}
             assert [r.method for r in seen] == ["POST", "GET"] * 2
             assert times[1] - times[0] >= 0.045 and times[3] - times[2] >= 0.045
+
+    run(main)
+
+
+def test_ho23_polling_goes_on_while_the_server_wants_it(run):
+    """A stream that the server closes again and again without news is no failure."""
+    gets = []
+
+    async def handler(conn):
+        while (request := await conn.request()) is not None:
+            if request.method == "GET":
+                gets.append(request.headers["last-event-id"])
+            done = len(gets) == 20
+            conn.send(sse_head() + chunk(b"id: e%d\nretry: 1\ndata:\n\n" % len(gets)))
+            conn.send((event({"jsonrpc": "2.0", "id": 1, "result": {}}) if done else b"") + END)
+
+    async def main():
+        async with connected(handler, modern=False) as (peer, mux, channel):
+            assert await call(mux, channel).future == b"{}"
+            assert gets == [f"e{i}" for i in range(20)] and peer.conns == 1
 
     run(main)
 
@@ -635,6 +655,7 @@ def test_close_while_connecting_and_cancelled_close(run):
 
         async with connected(handler, modern=False) as (_, _mux, channel):
             channel.session_id = "s"
+            posted = channel.post("notifications/initialized")
             closing = asyncio.create_task(channel.close())
             await asyncio.sleep(0.02)
             closing.cancel()
@@ -642,6 +663,8 @@ def test_close_while_connecting_and_cancelled_close(run):
                 await closing
             await channel.close()
             assert channel.pool.counts["connections"] == 0
+            with pytest.raises(ConnectionClosed):
+                await posted
 
     run(main)
 

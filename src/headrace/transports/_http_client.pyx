@@ -125,7 +125,6 @@ cdef class ClientStream(ClientRequest):
     cdef int on_event(self, const hr_sse_event *event) except -1:
         if event.data.n == 0 or not event.flags & HR_SSE_MESSAGE:
             return 0
-        self.attempts = 0
         return self.channel.deliver(self, event.data.p, <Py_ssize_t>event.data.n)
 
     cdef int failed(self, object exc) except -1:
@@ -152,21 +151,22 @@ cdef class ClientStream(ClientRequest):
         return self.channel.pool.submit_alone(self)
 
     cdef int wait(self, SseFramer framer) except -1:
-        """Reopens it after a while: what the server asked for, else 1 s and longer each time (HO-23)."""
-        cdef double delay = FIRST_DELAY * (1 << self.attempts)
+        """Reopens it after a while: what the server asked for, else 1 s; longer after each failure to
+        open it (HO-23)."""
+        cdef double delay
         cdef bytes id
         if framer is not None:
+            self.attempts = 0
             id = framer.last_id()
             if id is not None:
                 self.last_id = id
             if framer.s.has_retry:
                 self.retry = framer.s.retry_ms / 1000.0
+        delay = FIRST_DELAY * (1 << self.attempts)
         if delay > LAST_DELAY:
             delay = LAST_DELAY
-        if self.retry >= 0 and self.attempts == 0:
-            delay = self.retry
-        elif self.retry > delay:
-            delay = self.retry
+        if self.retry >= 0 and (self.attempts == 0 or self.retry > delay):
+            delay = self.retry if self.retry > 0.01 else 0.01
         if self.attempts < 10:
             self.attempts += 1
         runtime = self.channel.mux.runtime

@@ -81,7 +81,7 @@ cdef class HttpPool:
     cdef object opener                   # (HttpConn) -> None, starts to connect
     cdef readonly set conns              # every connection, also while it is being opened
     cdef list idle                       # HttpConn, the last used at the end
-    cdef list draining
+    cdef set draining
     cdef object waiting                  # OrderedDict of HttpRequest
     cdef readonly Py_ssize_t open        # counted connections
     cdef readonly Py_ssize_t connecting  # connections being opened that are not reserved

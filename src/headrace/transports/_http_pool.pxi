@@ -15,7 +15,7 @@ cdef class HttpPool:
         self.max_open = limits.max_client_connections
         self.conns = set()
         self.idle = []
-        self.draining = []
+        self.draining = set()
         self.waiting = OrderedDict()
         self.timer_at = 0
 
@@ -126,7 +126,7 @@ cdef class HttpPool:
         if conn.closed or conn.request is None or conn.drain_until != 0:
             return 0
         conn.drain_until = self.runtime.time() + self.limits.drain_timeout
-        self.draining.append(conn)
+        self.draining.add(conn)
         return self.arm(conn.drain_until)
 
     cdef int arm(self, double when) except -1:
@@ -150,28 +150,38 @@ cdef class HttpPool:
             elif next_at == 0 or conn.idle_until < next_at:
                 next_at = conn.idle_until
         draining = self.draining
-        self.draining = []
+        self.draining = set()
         for conn in draining:
             if conn.closed or conn.drain_until == 0:
                 continue
             if conn.drain_until <= now:
                 conn.abandon()
                 continue
-            self.draining.append(conn)
+            self.draining.add(conn)
             if next_at == 0 or conn.drain_until < next_at:
                 next_at = conn.drain_until
         if next_at != 0 and not self.closed:
             self.arm(next_at)
 
-    def close(self):
-        """Closes every connection at once; requests on them hear nothing more. Safe to repeat."""
+    def close(self, reason=None):
+        """Closes every connection at once; requests that are still there fail with ConnectionClosed.
+        Safe to repeat."""
         cdef HttpConn conn
+        cdef HttpRequest request
+        cdef list requests = list(self.waiting)
         self.closed = True
         self.waiting.clear()
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
         for conn in list(self.conns):
+            if conn.request is not None:
+                requests.append(conn.request)
+            if conn.reserved is not None:
+                requests.append(conn.reserved)
             conn.abandon()
         self.idle.clear()
         self.draining.clear()
+        exc = reason or ConnectionClosed("the connection was closed")
+        for request in requests:
+            request.on_lost(exc, False, False, None)

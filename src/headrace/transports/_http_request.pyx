@@ -39,7 +39,7 @@ __all__ = ("ChannelState", "ClientCall", "ClientRequest", "encode_header_value")
 
 cdef enum:
     MAX_HOPS = 5          # redirects of one request (B58)
-    MAX_RESUMES = 8       # attempts to resume a call's stream without one event in between
+    MAX_RESUMES = 8       # failed attempts in a row to resume a call's stream
     QUOTE = 1024          # bytes of a body that an exception keeps
 
 cdef frozenset SAFE = frozenset((
@@ -474,7 +474,6 @@ cdef class ClientCall(ClientRequest):
     cdef int on_event(self, const hr_sse_event *event) except -1:
         if self.dropped or event.data.n == 0 or not event.flags & HR_SSE_MESSAGE:
             return 0
-        self.attempts = 0
         self.channel.deliver(self, event.data.p, <Py_ssize_t>event.data.n)
         if self.conn is not None and not self.waits():
             # The stream should end now; one that does not is cut after a while.
@@ -502,6 +501,7 @@ cdef class ClientCall(ClientRequest):
             self.call = None
             return 0
         if framer is not None:
+            self.attempts = 0        # it was open: only failures in a row count
             id = framer.last_id()
             if id is not None:
                 self.last_id = id
@@ -517,7 +517,8 @@ cdef class ClientCall(ClientRequest):
         if delay > LAST_DELAY:
             delay = LAST_DELAY
         if framer is not None and framer.s.has_retry:
-            delay = framer.s.retry_ms / 1000.0
+            # A server that lets the client poll says how often; no sooner than 10 ms all the same.
+            delay = framer.s.retry_ms / 1000.0 if framer.s.retry_ms > 10 else 0.01
         self.attempts += 1
         self.resuming = True
         runtime = self.channel.mux.runtime

@@ -34,8 +34,11 @@ _DELETE_TIMEOUT = 1.0  # seconds that closing waits for the answer to DELETE (B6
 _NEXT_ADDRESS = 0.25  # seconds before the next address of a host is tried as well (RFC 8305)
 _ADDRESS_TTL = 30.0  # seconds that addresses of a host are used again
 _OWN = frozenset(
-    "accept connection content-length content-type expect keep-alive last-event-id mcp-method mcp-name "
-    "mcp-protocol-version mcp-session-id te trailer transfer-encoding upgrade".split()
+    (
+        *("accept", "connection", "content-length", "content-type", "expect", "keep-alive", "last-event-id"),
+        *("mcp-method", "mcp-name", "mcp-protocol-version", "mcp-session-id"),
+        *("te", "trailer", "transfer-encoding", "upgrade"),
+    )
 )  # headers that the protocol sets
 
 
@@ -235,6 +238,7 @@ class HttpChannel(_HttpChannel):
         sock = await _first_connected(loop, addresses)
         try:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            _watch(sock)
             if self._ssl is None:
                 await loop.create_connection(lambda: conn, sock=sock)
             else:
@@ -360,6 +364,14 @@ async def _first_connected(loop: asyncio.AbstractEventLoop, addresses: list[Any]
 def _discard(task: asyncio.Task[socket.socket]) -> None:
     with contextlib.suppress(BaseException):
         task.result().close()
+
+
+def _watch(sock: socket.socket) -> None:
+    """A peer that vanished without a word is noticed on silent streams too (B118): after 90 s or so."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, option):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
 async def _connected(loop: asyncio.AbstractEventLoop, family: int, address: Any) -> socket.socket:
