@@ -1,0 +1,94 @@
+"""A server on the official Python SDK: `sdk_server.py stdio` or `sdk_server.py http PORT [json] [stateless]`."""
+
+import logging
+import sys
+
+import anyio
+from mcp.server import MCPServer
+from mcp.server.mcpserver import Context
+from mcp.server.mcpserver.exceptions import ToolError
+from pydantic import BaseModel
+
+app = MCPServer("sdk-peer", version="9.9", instructions="A peer.", log_level="ERROR")
+journal: list[str] = []
+
+
+class Point(BaseModel):
+    x: int
+    y: float
+
+
+@app.tool()
+async def add(a: int, b: int) -> int:
+    return a + b
+
+
+@app.tool()
+async def echo(text: str) -> str:
+    return text
+
+
+@app.tool()
+async def count(to: int, ctx: Context, pause: float = 0.0) -> str:
+    for number in range(1, to + 1):
+        await ctx.report_progress(number, to, f"at {number}")
+        if pause:
+            await anyio.sleep(pause)
+    return f"counted to {to}"
+
+
+@app.tool()
+async def point(x: int, y: float) -> Point:
+    return Point(x=x, y=y)
+
+
+@app.tool()
+async def fail(message: str) -> str:
+    raise ToolError(message)
+
+
+@app.tool()
+async def slow(seconds: float, tag: str) -> str:
+    try:
+        await anyio.sleep(seconds)
+    except BaseException:
+        journal.append(f"{tag} cancelled")
+        raise
+    journal.append(f"{tag} finished")
+    return tag
+
+
+@app.tool()
+async def read_journal() -> str:
+    return "|".join(journal)
+
+
+@app.tool()
+async def log(level: str, text: str, ctx: Context) -> str:
+    await ctx.log(level, text, logger_name="peer")
+    return "logged"
+
+
+@app.tool()
+async def grow(name: str, ctx: Context) -> str:
+    async def grown() -> str:
+        return name
+
+    app.add_tool(grown, name=name)
+    await ctx.session.send_tool_list_changed()
+    return name
+
+
+def main() -> None:
+    logging.disable(logging.CRITICAL)
+    if sys.argv[1] == "stdio":
+        app.run("stdio")
+        return
+    import uvicorn
+
+    flags = sys.argv[3:]
+    starlette = app.streamable_http_app(json_response="json" in flags, stateless_http="stateless" in flags)
+    uvicorn.run(starlette, host="127.0.0.1", port=int(sys.argv[2]), log_level="critical", http="httptools")
+
+
+main()

