@@ -10,6 +10,7 @@
  *                 the mode becomes HR_FD_POLL by itself
  *   HR_FD_POLL    read after poll says readable; after poll says writable, write at most what the kernel
  *                 then takes without blocking (POSIX: PIPE_BUF bytes on a pipe)
+ *   HR_FD_TTY     the same for terminals, which promise no more than one byte
  *   HR_FD_BLOCK   regular files and the null device: never pollable, never block for long
  *
  * All return a count, or a negative errno (-EAGAIN: would block). EINTR never comes out.
@@ -24,7 +25,7 @@
 #include <fcntl.h>
 #include <limits.h>
 
-enum { HR_FD_OWN, HR_FD_SOCKET, HR_FD_NOWAIT, HR_FD_POLL, HR_FD_BLOCK };
+enum { HR_FD_OWN, HR_FD_SOCKET, HR_FD_NOWAIT, HR_FD_POLL, HR_FD_TTY, HR_FD_BLOCK };
 enum { HR_FD_READABLE = 1, HR_FD_WRITABLE = 2 };
 
 #ifdef _WIN32
@@ -130,6 +131,7 @@ static inline hr_ssize hr_fd_read(int *mode, int fd, char *buf, size_t n) {
             continue;
         }
         case HR_FD_POLL:
+        case HR_FD_TTY:
             if (!hr_fd_ready(fd, POLLIN)) return -EAGAIN;
             r = read(fd, buf, n);
             break;
@@ -158,9 +160,12 @@ static inline hr_ssize hr_fd_writev(int *mode, int fd, hr_iovec *iov, int count)
             *mode = HR_FD_POLL;
             continue;
         case HR_FD_POLL:
+        case HR_FD_TTY: {
+            const size_t most = *mode == HR_FD_TTY ? 1 : PIPE_BUF;
             if (!hr_fd_ready(fd, POLLOUT)) return -EAGAIN;
-            r = write(fd, iov->iov_base, iov->iov_len < PIPE_BUF ? iov->iov_len : PIPE_BUF);
+            r = write(fd, iov->iov_base, iov->iov_len < most ? iov->iov_len : most);
             break;
+        }
         default:
             r = count == 1 ? write(fd, iov->iov_base, iov->iov_len) : writev(fd, iov, count);
         }

@@ -51,6 +51,15 @@ class Recorder:
         self.lost.set_result(exc)
 
 
+@pytest.fixture(autouse=True, scope="module")
+def quick_collections():
+    """What exists already needs no look in the many collections below."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 @pytest.fixture(autouse=True)
 def nothing_left(run):
     async def nothing():
@@ -126,9 +135,7 @@ def test_b25_flags_of_the_childs_streams(run):
     """B26: our ends are non-blocking, the child's are not; its group and session are its own."""
 
     async def main():
-        code = (
-            "import os;print(*[os.get_blocking(i) for i in (0,1,2)], os.getpgrp()==os.getsid(0)==os.getpid())"
-        )
+        code = "import os;print(*[os.get_blocking(i) for i in (0,1,2)], os.getpgrp()==os.getsid(0)==os.getpid())"
         child = await spawn([*PY, code], Recorder)
         exc = await child.protocol.lost
         await child.close()
@@ -195,9 +202,7 @@ def test_last_output_before_the_exit_arrives(run):
     async def main():
         seen = []
         for _ in range(10):
-            child = await spawn(
-                [*PY, "import os; os.close(0); os.write(1, b'x' * 60000); os._exit(4)"], Recorder
-            )
+            child = await spawn([*PY, "import os; os.close(0); os.write(1, b'x' * 60000); os._exit(4)"], Recorder)
             while not child.protocol.lost.done():
                 child.transport.write(b"y" * 1000)
                 await asyncio.sleep(0.001)
@@ -500,9 +505,7 @@ def test_failing_stderr_callback_is_reported_once(run):
     async def main():
         reports = []
         asyncio.get_running_loop().set_exception_handler(lambda _, c: reports.append(c))
-        child = await spawn(
-            ["/bin/sh", "-c", "echo a >&2; sleep 0.05; echo b >&2"], Recorder, stderr=lambda _: 1 / 0
-        )
+        child = await spawn(["/bin/sh", "-c", "echo a >&2; sleep 0.05; echo b >&2"], Recorder, stderr=lambda _: 1 / 0)
         await child.protocol.lost
         await child.close()
         return len(reports), child.stderr_tail()
@@ -650,9 +653,7 @@ def test_b22_out_of_descriptors_is_connect_failed(loop_name):
     else:
         asyncio.run(main())
     """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=55
-    )
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=55)
     assert (done.stdout, done.stderr) == ("clean\n", "")
 
 
@@ -673,9 +674,7 @@ def test_interpreter_exit_kills_what_is_left(loop_name):
     else:
         asyncio.run(main())
     """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=30
-    )
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=30)
     assert done.stderr == ""
     pid = int(done.stdout)
     end = time.monotonic() + 5

@@ -6,7 +6,7 @@ cdef extern from "hr_fd.h" nogil:
         void *iov_base
         size_t iov_len
     enum:
-        HR_FD_OWN, HR_FD_SOCKET, HR_FD_NOWAIT, HR_FD_POLL, HR_FD_BLOCK
+        HR_FD_OWN, HR_FD_SOCKET, HR_FD_NOWAIT, HR_FD_POLL, HR_FD_TTY, HR_FD_BLOCK
         HR_FD_READABLE, HR_FD_WRITABLE
     hr_ssize hr_fd_read(int *mode, int fd, char *buf, size_t n)
     hr_ssize hr_fd_writev(int *mode, int fd, hr_iovec *iov, int count)

@@ -32,7 +32,7 @@ cdef enum:
     READ = 64 * 1024              # what a fresh pipe holds
     READ_MAX = 256 * 1024         # asked for when reads come back full
     VECTORS = 64                  # queued objects joined in one write call
-    ROUNDS = 16                   # write calls in one turn of the loop: others want it too
+    ROUNDS = 64                   # write calls in one turn of the loop: others want it too
 
 cdef bint POSIX = sys.platform != "win32"
 
@@ -83,7 +83,10 @@ cdef class RawFd:
             os.set_blocking(self.fd, False)
             self.mode = HR_FD_OWN
             return 0
-        self.mode = HR_FD_POLL if strategy == "poll" else HR_FD_NOWAIT
+        if self.kind == "tty":  # has no RWF_NOWAIT
+            self.mode = HR_FD_TTY
+        else:
+            self.mode = HR_FD_POLL if strategy == "poll" else HR_FD_NOWAIT
         if strategy is None:
             own = reopen(self.fd, self.kind, writing=writing)
             if own >= 0:
@@ -179,7 +182,7 @@ cdef class RawWriter(RawFd):
                 return done if r == -EAGAIN else r
             done += r
             rounds += 1
-            if done == n or r == 0 or self.mode < HR_FD_POLL or (self.mode == HR_FD_POLL and rounds == ROUNDS):
+            if done == n or r == 0 or self.mode < HR_FD_POLL or (self.mode != HR_FD_BLOCK and rounds == ROUNDS):
                 return done
 
     cdef int put(self, bytes data, Py_ssize_t offset) except -1:
@@ -228,7 +231,7 @@ cdef class RawWriter(RawFd):
                 self.queue[self.head] = None
                 self.head += 1
                 self.taken = 0
-            if total > 0 and self.mode != HR_FD_POLL:  # a short write: the kernel is full
+            if total > 0 and self.mode < HR_FD_POLL:  # a short write: the kernel is full
                 break
         if self.queued == 0:
             self.drop()

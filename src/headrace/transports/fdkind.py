@@ -1,9 +1,10 @@
 """What a descriptor is, and how to get an open file description of our own for it (B26, T20).
 
-Pipes and pseudo-terminals can be opened a second time through ``/proc/self/fd``: the new descriptor
-reads and writes the same pipe but carries its own ``O_NONBLOCK``. Sockets cannot be reopened and do
-not need it (``MSG_DONTWAIT``); where reopening fails (macOS has no ``/proc``, a container may have
-dropped the rights to its own standard streams) ``_fdio`` falls back to modes that change no flag.
+Pipes and terminals can be opened a second time through ``/proc/self/fd``, terminals elsewhere by their name:
+the new descriptor reads and writes the same pipe but carries its own ``O_NONBLOCK``. Sockets cannot
+be reopened and do not need it (``MSG_DONTWAIT``); where reopening fails (macOS has no ``/proc``, a
+container may have dropped the rights to its own standard streams) ``_rawfd`` falls back to modes that
+change no flag.
 """
 
 import os
@@ -12,8 +13,8 @@ import sys
 
 __all__ = ("kind_of", "reopen")
 
-# Device numbers with major 5 are aliases: opening /dev/ptmx again makes a new terminal.
-_ALIAS_MAJOR = 5
+# Opening /dev/ptmx again makes a new terminal.
+_PTMX = (5, 2)
 
 
 def kind_of(fd: int) -> str:
@@ -36,16 +37,23 @@ def reopen(fd: int, kind: str, *, writing: bool) -> int:
 
     ``fd`` stays open and unchanged.
     """
-    if not sys.platform.startswith("linux"):
-        return -1
-    if kind == "tty":
-        if os.major(os.fstat(fd).st_rdev) == _ALIAS_MAJOR:
+    path = f"/proc/self/fd/{fd}"
+    try:
+        if kind == "tty":
+            device = os.fstat(fd).st_rdev
+            if not sys.platform.startswith("linux"):
+                path = os.ttyname(fd)
+                if os.stat(path).st_rdev != device:
+                    return -1
+            elif (os.major(device), os.minor(device)) == _PTMX:
+                return -1
+        elif kind != "pipe" or not sys.platform.startswith("linux"):
             return -1
-    elif kind != "pipe":
+    except OSError:
         return -1
     flags = (os.O_WRONLY if writing else os.O_RDONLY) | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
     try:
         # ENXIO: the pipe's reader is gone. EACCES: made by another user. EIO: the terminal hung up.
-        return os.open(f"/proc/self/fd/{fd}", flags)
+        return os.open(path, flags)
     except OSError:
         return -1
