@@ -206,7 +206,7 @@ def test_hn51_era_m_closes_the_connection(run, how, begun):
 
     async def main():
         async with connected(handler) as (_, mux, channel):
-            calls = [call(mux, channel, timeout=0.1 if how == "timeout" else 0) for _ in range(20)]
+            calls = [call(mux, channel, timeout=1.5 if how == "timeout" else 0) for _ in range(20)]
             await until(lambda: len(seen) == 20)
             if how == "cancel":
                 for each in calls:
@@ -242,7 +242,7 @@ def test_b75_era_h_posts_cancelled(run, how):
 
     async def main():
         async with connected(handler, modern=False) as (_, mux, channel):
-            calls = [call(mux, channel, timeout=0.1 if how == "timeout" else 0) for _ in range(20)]
+            calls = [call(mux, channel, timeout=1.5 if how == "timeout" else 0) for _ in range(20)]
             await until(lambda: len(started) == 20)
             if how == "cancel":
                 for each in calls:
@@ -366,17 +366,17 @@ def test_b80_timeout_counts_from_progress(run):
     async def handler(conn):
         while (request := await conn.request()) is not None:
             conn.send(sse_head())
-            for i in range(8):
+            for i in range(10):
                 params = {"progressToken": request.id, "progress": i}
                 conn.send(event({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}))
-                await asyncio.sleep(0.04)
+                await asyncio.sleep(0.1)
             conn.send(result_event(request) + END)
 
     async def main():
         async with connected(handler) as (_, mux, channel):
-            assert await call(mux, channel, timeout=0.2, extend=True).future
+            assert await call(mux, channel, timeout=0.6, extend=True).future
             with pytest.raises(RequestTimeout):
-                await call(mux, channel, timeout=0.2, extend=True, latest=0.25).future
+                await call(mux, channel, timeout=0.6, extend=True, latest=0.7).future
 
     run(main)
 
@@ -471,5 +471,52 @@ def test_b58_never_downgrades_the_scheme(run):
         assert channel.locate("https://example.test:443/a") == b"/a"
         assert channel.locate("b") == b"/b"
         channel.abort()
+
+    run(main)
+
+
+def test_requests_leave_no_cycles(run):
+    """Answered, cancelled, timed out and failed calls are freed by their reference counts alone."""
+    import gc
+
+    from headrace.transports._http_request import ClientCall
+
+    async def handler(conn):
+        while (request := await conn.request()) is not None:
+            what = (request.body.get("params") or {}).get("k")
+            if "id" not in request.body:
+                conn.send(plain("202 Accepted"))
+            elif what == "close":
+                return
+            elif what == "events":
+                conn.send(sse_head() + result_event(request) + END)
+            elif what == "error":
+                conn.send(plain("500 Oops", b"x"))
+            elif what != "wait":
+                conn.send(answered(request))
+
+    async def main():
+        for modern in (True, False):
+            async with connected(handler, modern=modern, drain_timeout=0.05) as (_, mux, channel):
+                gc.collect()
+                gc.disable()
+                try:
+                    for kind in ("plain", "events", "error", "close", "wait"):
+                        body = json.dumps({"k": kind}).encode()
+                        done = await asyncio.gather(
+                            *(call(mux, channel, params=body, timeout=0.1).future for _ in range(10)),
+                            return_exceptions=True,
+                        )
+                        assert len(done) == 10
+                        del done
+                    each = call(mux, channel, params=b'{"k":"wait"}')
+                    each.cancel()
+                    del each
+                    await until(lambda: channel.pool.counts["idle"] == channel.pool.counts["connections"])
+                    await asyncio.sleep(0)
+                    left = [x for x in gc.get_objects() if type(x) is ClientCall]
+                    assert left == []
+                finally:
+                    gc.enable()
 
     run(main)

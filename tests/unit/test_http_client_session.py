@@ -129,7 +129,7 @@ def test_refused(run):
 
 def test_b116_connect_timeout_names_the_phase(run, monkeypatch):
     async def main():
-        bounds, mux = make_mux(connect_timeout=0.2)
+        bounds, mux = make_mux(connect_timeout=0.4)
         with socket.socket() as full, socket.socket() as silent:
             full.bind(("127.0.0.1", 0))
             full.listen(0)
