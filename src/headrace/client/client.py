@@ -219,11 +219,17 @@ class Client:
             await self._request("logging/setLevel", b'"level":"%b"' % level.encode(), None, None)
 
     async def request(
-        self, method: str, params: Mapping[str, Any] | None = None, *, timeout: float | None = None
+        self,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,
+        on_progress: ProgressCallback | None = None,
     ) -> dict[str, Any]:
         """Sends any request and gives its result as it came, also one that is ``input_required``.
 
-        A ``_meta`` in ``params`` is sent beside what the era demands. Raises as :meth:`call_tool` does, and
+        A ``_meta`` in ``params`` is sent beside what the era demands; ``timeout`` and ``on_progress`` are
+        those of :meth:`call_tool`. Raises as :meth:`call_tool` does, and
         :class:`LocalProtocolError` for ``initialize``, which is done already.
         """
         if method == "initialize":
@@ -237,6 +243,7 @@ class Client:
             _read_raw,
             timeout,
             name=name if isinstance(name, str) else None,
+            on_progress=on_progress,
             meta=meta,
             arguments=as_object(rest.get("arguments"), "arguments") if method == "tools/call" else b"{}",
         )

@@ -84,6 +84,13 @@ class Server:
     def __repr__(self) -> str:
         return f"<Server {self.name} {self.version}, {len(self.tools)} tools>"
 
+    def set_limits(self, limits: Limits) -> None:
+        """Replaces the bounds, before the server runs (the command line does). RuntimeError afterwards."""
+        if self._users:
+            raise RuntimeError("the server is running")
+        self.limits = limits
+        self.tools.set_page_size(limits.page_size)
+
     # --- registration -------------------------------------------------------------------------------
 
     @overload

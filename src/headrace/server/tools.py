@@ -81,6 +81,11 @@ class ToolRegistry:
     def __contains__(self, name: str) -> bool:
         return name in self._entries
 
+    def set_page_size(self, entries: int) -> None:
+        """Entries of one page of ``tools/list`` from now on."""
+        self._page_size = entries
+        self._pages.clear()
+
     def names(self) -> list[str]:
         """Names in the order of registration, which is the order of ``tools/list``."""
         return list(self._entries)

@@ -1,0 +1,110 @@
+"""The command group: loads commands when they are asked for, and turns every failure into a plain line."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+from importlib import import_module
+
+import click
+
+from headrace._version import __version__
+
+__all__ = ("CommandGroup", "Failure", "complain", "run")
+
+COMMANDS = {
+    "serve": "headrace.cli.serve",
+    "ls": "headrace.cli.ls",
+    "call": "headrace.cli.call",
+}
+"""Name of a command: the module whose ``command`` it is."""
+
+_HELP = """Serve, list and call MCP (Model Context Protocol) tools.
+
+\b
+  headrace serve weather.py                            host a server on stdio
+  headrace serve weather.py --http 127.0.0.1:8000      host it on a socket
+  headrace ls http://127.0.0.1:8000/mcp                what tools a server has
+  headrace ls -- python weather.py                     the same of a command
+  headrace call http://127.0.0.1:8000/mcp forecast city=Oslo days=3
+  headrace call forecast city=Oslo -- python weather.py
+
+A server is a URL (http://, https://), unix:PATH, tcp:HOST:PORT, a command behind "--", or a name in
+a --config file.
+
+Exit status: 0 success, 1 the call or the start failed, 2 bad usage.
+"""
+
+
+class Failure(click.ClickException):
+    """What went wrong while running, as plain text (exit status 1)."""
+
+    exit_code = 1
+
+
+class CommandGroup(click.Group):
+    """Imports the module of a command when the command is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        module = COMMANDS.get(cmd_name)
+        if module is None:
+            return None
+        command: click.Command = import_module(module).command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            near = difflib.get_close_matches(args[0], COMMANDS, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(COMMANDS)}"
+            raise click.UsageError(f"no command {args[0]!r}{hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+def _group() -> CommandGroup:
+    group = CommandGroup(
+        "headrace", help=_HELP, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+    )
+    return click.version_option(__version__, "-V", "--version", message="headrace %(version)s")(group)
+
+
+def complain(text: str) -> None:
+    """One plain line on stderr; line breaks of foreign texts become spaces."""
+    print(f"headrace: {' '.join(text.split())}", file=sys.stderr)
+
+
+def run(arguments: list[str]) -> int:
+    """Runs one command line; what follows the first ``--`` is the command of a server. Gives the exit status."""
+    command: list[str] | None = None
+    if "--" in arguments:
+        at = arguments.index("--")
+        command = arguments[at + 1 :]
+        arguments = arguments[:at]
+    try:
+        if command == []:
+            raise click.UsageError("there is no command behind '--'")
+        status = _group().main(arguments, prog_name="headrace", standalone_mode=False, obj=command)
+        sys.stdout.flush()
+    except click.exceptions.NoArgsIsHelpError as exc:
+        print(exc.format_message())
+        return 2
+    except click.UsageError as exc:
+        complain(exc.format_message().rstrip("."))
+        path = exc.ctx.command_path if exc.ctx is not None else "headrace"
+        print(f"Try: {path} --help", file=sys.stderr)
+        return 2
+    except click.ClickException as exc:
+        complain(exc.format_message())
+        return exc.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has enough; the interpreter must not complain about it at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return status if isinstance(status, int) else 0

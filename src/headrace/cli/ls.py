@@ -1,0 +1,95 @@
+"""``headrace ls``: what a server is and which tools it has."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headrace.cli.peers import connect_options, run_with
+
+if TYPE_CHECKING:
+    from headrace.client import Client
+    from headrace.types import Tool
+
+__all__ = ("command", "signature")
+
+_HELP = """List the tools of SERVER, or of the command behind "--".
+
+\b
+  headrace ls http://127.0.0.1:8000/mcp
+  headrace ls unix:/run/weather.sock
+  headrace ls -- python weather.py
+  headrace ls weather --config servers.json
+  headrace ls --json -- python weather.py | jq '.tools[].name'
+"""
+
+
+@click.command("ls", help=_HELP, short_help="List the tools of a server.")
+@click.argument("server", required=False)
+@connect_options
+@click.pass_context
+def command(ctx: click.Context, /, server: str | None, as_json: bool, **options: Any) -> int:
+    async def body(client: Client) -> tuple[dict[str, Any], list[Tool]]:
+        about = {
+            "protocolVersion": client.protocol_version,
+            "serverInfo": client.server_info,
+            "capabilities": client.capabilities,
+            "instructions": client.instructions,
+        }
+        return about, await client.list_tools()
+
+    about, tools = run_with(server, ctx.obj, options, body)
+    if as_json:
+        import msgspec
+
+        raw = msgspec.json.encode({**{k: v for k, v in about.items() if v is not None}, "tools": tools})
+        print(msgspec.json.format(raw, indent=2).decode())
+    elif sys.stdout.isatty():
+        _table(about, tools)
+    else:
+        for tool in tools:
+            print(f"{signature(tool)}\t{_summary(tool)}")
+    return 0
+
+
+def _summary(tool: Tool) -> str:
+    text = (tool.description or tool.title or "").strip()
+    return text.splitlines()[0] if text else ""
+
+
+def signature(tool: Tool) -> str:
+    """A tool with its arguments on one line: ``forecast(city: string, days?: integer)``."""
+    required = tool.input_schema.get("required") or []
+    parts = []
+    for name, schema in (tool.input_schema.get("properties") or {}).items():
+        kind = schema.get("type") if isinstance(schema, dict) else None
+        if isinstance(kind, list):
+            kind = "|".join(str(k) for k in kind)
+        parts.append(f"{name}{'' if name in required else '?'}{f': {kind}' if kind else ''}")
+    return f"{tool.name}({', '.join(parts)})"
+
+
+def _table(about: dict[str, Any], tools: list[Tool]) -> None:
+    info = about["serverInfo"]
+    title = f"{info.name} {info.version}, " if info is not None else ""
+    print(f"{title}revision {about['protocolVersion']}, {len(tools)} tools")
+    if about["instructions"]:
+        print(about["instructions"].strip())
+    if not tools:
+        return
+    try:
+        from rich.console import Console
+        from rich.markup import escape
+        from rich.table import Table
+    except ImportError:
+        for tool in tools:
+            print(f"  {signature(tool)}  {_summary(tool)}")
+        return
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("tool", overflow="fold")
+    table.add_column("description", overflow="fold")
+    for tool in tools:
+        table.add_row(escape(signature(tool)), escape(_summary(tool)))
+    Console().print(table)

@@ -1,0 +1,143 @@
+"""Servers as the command line names them: SERVER, a command behind ``--``, or a name in a config file."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import traceback
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from headrace.cli.app import Failure
+
+if TYPE_CHECKING:
+    from headrace.client import Client
+
+__all__ = ("connect_options", "peer_of", "run_with")
+
+T = TypeVar("T")
+
+
+def connect_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of every command that connects to a server."""
+    for option in reversed(
+        (
+            click.option("--config", metavar="FILE", help='JSON with {"mcpServers": {NAME: ...}}; SERVER is a NAME.'),
+            click.option(
+                "--header", metavar="NAME=VALUE", multiple=True, help="HTTP header of every request. Repeatable."
+            ),
+            click.option("--revision", metavar="DATE", help="Speak this protocol revision instead of finding out."),
+            click.option("--timeout", type=float, metavar="SECONDS", help="Limit of each request."),
+            click.option("--connect-timeout", type=float, metavar="SECONDS", help="Limit of connecting."),
+            click.option("--log-level", metavar="LEVEL", help="Show the server's log messages from LEVEL on."),
+            click.option("--stderr", "show_stderr", is_flag=True, help="Show what a command writes to its stderr."),
+            click.option("--json", "as_json", is_flag=True, help="Machine-readable output."),
+            click.option("--traceback", "with_traceback", is_flag=True, help="Show tracebacks of failures."),
+        )
+    ):
+        function = option(function)
+    return function
+
+
+def peer_of(server: str | None, command: list[str] | None, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The target and options of ``connect`` for what was typed. Raises click.UsageError."""
+    arguments: dict[str, Any] = {"revision": options["revision"], "timeout": options["timeout"]}
+    headers = dict(_header(text) for text in options["header"])
+    if command is not None:
+        if server is not None:
+            raise click.UsageError(f"name one server: {server!r}, or the command behind '--'")
+        target: Any = command
+        arguments["inherit_env"] = True
+    elif server is None:
+        raise click.UsageError("name a server: a URL, unix:PATH, tcp:HOST:PORT, or a command behind '--'")
+    elif options["config"] is not None:
+        target, more, configured = _configured(server, options["config"])
+        arguments.update(more)
+        headers = configured | headers
+    else:
+        target = server
+    if headers:
+        arguments["headers"] = headers
+    if isinstance(target, list) and options["show_stderr"]:
+        arguments["stderr"] = 2
+    return target, arguments
+
+
+def _header(text: str) -> tuple[str, str]:
+    at = min((i for i in (text.find("="), text.find(":")) if i > 0), default=0)
+    if not at:
+        raise click.UsageError(f"--header {text!r}: use NAME=VALUE")
+    return text[:at].strip(), text[at + 1 :].strip()
+
+
+def _configured(name: str, path: str) -> tuple[Any, dict[str, Any], dict[str, str]]:
+    try:
+        with open(path, encoding="utf-8") as file:
+            servers = json.load(file)["mcpServers"]
+        known = ", ".join(servers) or "no servers"
+    except OSError as exc:
+        raise click.UsageError(f"--config {path}: {exc.strerror}") from None
+    except (ValueError, KeyError, TypeError):
+        raise click.UsageError(f'--config {path}: not JSON with {{"mcpServers": {{NAME: ...}}}}') from None
+    entry = servers.get(name)
+    if entry is None:
+        raise click.UsageError(f"--config {path} has no server {name!r}; it has {known}")
+    try:
+        if "url" in entry:
+            return str(entry["url"]), {}, {str(k): str(v) for k, v in (entry.get("headers") or {}).items()}
+        argv = [str(entry["command"]), *(str(a) for a in entry.get("args") or [])]
+        more: dict[str, Any] = {"env": {str(k): str(v) for k, v in (entry.get("env") or {}).items()}}
+        if entry.get("cwd"):
+            more["cwd"] = os.path.expanduser(str(entry["cwd"]))
+        return argv, more, {}
+    except (KeyError, TypeError, AttributeError):
+        raise click.UsageError(f"--config {path}: server {name!r} needs a command or a url") from None
+
+
+def run_with(
+    server: str | None,
+    command: list[str] | None,
+    options: dict[str, Any],
+    body: Callable[[Client], Awaitable[T]],
+) -> T:
+    """Connects, runs ``body(client)``, closes; every failure becomes a plain line."""
+    from headrace.client import connect
+    from headrace.errors import HeadraceError, RpcError, UsageError
+    from headrace.limits import Limits
+
+    target, arguments = peer_of(server, command, options)
+    level = options["log_level"]
+    if level is not None:
+        arguments.update(log_level=level, on_log=_show_log)
+    try:
+        if options["connect_timeout"] is not None:
+            arguments["limits"] = Limits(connect_timeout=options["connect_timeout"])
+        manager = connect(target, **arguments)
+    except (UsageError, ValueError) as exc:
+        raise click.UsageError(str(exc)) from None
+
+    async def main() -> T:
+        async with manager as client:
+            return await body(client)
+
+    try:
+        return asyncio.run(main())
+    except UsageError as exc:
+        raise click.UsageError(str(exc)) from None
+    except HeadraceError as exc:
+        if options["with_traceback"]:
+            traceback.print_exception(exc)
+        text = str(exc)
+        if isinstance(exc, RpcError) and exc.data is not None:
+            text += f": {json.dumps(exc.data, ensure_ascii=False, default=str)}"
+        raise Failure(text) from exc
+
+
+def _show_log(message: Any) -> None:
+    data = message.data if isinstance(message.data, str) else json.dumps(message.data, ensure_ascii=False)
+    source = f" {message.logger}" if message.logger else ""
+    print(f"[{message.level}]{source}: {data}", file=sys.stderr)

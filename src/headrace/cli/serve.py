@@ -1,0 +1,116 @@
+"""``headrace serve``: hosts a Server object on stdio or on sockets."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sys
+import traceback
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headrace.cli.app import Failure, complain
+from headrace.cli.options import GroupedCommand, limit_options, limits_of
+from headrace.cli.target import load_server
+
+if TYPE_CHECKING:
+    from headrace.server.app import Server
+
+__all__ = ("command",)
+
+_HELP = """Host the server TARGET: on stdio, or where the options say.
+
+TARGET is module:attr, file.py or file.py:attr; attr defaults to "app" and may be a function that makes
+the server.
+
+\b
+  headrace serve weather.py
+  headrace serve weather:app --http 127.0.0.1:8000
+  headrace serve weather.py --http 8000 --unix /run/weather.sock
+  headrace serve weather.py --http 0.0.0.0:8000 --allow-host weather.example.com
+
+On a socket one line on stderr tells when it is ready. On stdio the server ends with its input; on a
+socket at Ctrl-C or SIGTERM, when requests in flight have been answered (--drain-timeout).
+"""
+
+
+@click.command("serve", cls=GroupedCommand, help=_HELP, short_help="Host a server on stdio or on a socket.")
+@click.argument("target")
+@click.option("--http", metavar="HOST:PORT", help="Serve Streamable HTTP; a bare PORT means 127.0.0.1.")
+@click.option("--unix", metavar="PATH", help="Serve line streams on a unix socket.")
+@click.option("--tcp", metavar="HOST:PORT", help="Serve line streams on TCP.")
+@click.option("--path", metavar="PATH", default="/mcp", show_default=True, help="The HTTP endpoint.")
+@click.option("--allow-host", metavar="HOST", multiple=True, help="Host names HTTP requests may be for. Repeatable.")
+@click.option("--allow-origin", metavar="ORIGIN", multiple=True, help="Web origins that may call. Repeatable.")
+@click.option("--cors-origin", metavar="ORIGIN", multiple=True, help="Origins that get CORS headers. Repeatable.")
+@click.option("--json-only", is_flag=True, help="Never answer HTTP with an event stream.")
+@click.option("--loop", type=click.Choice(["auto", "asyncio", "uvloop"]), default="auto", help="The event loop.")
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="warning",
+    show_default=True,
+    help="What the server logs to stderr.",
+)
+@click.option("--traceback", "with_traceback", is_flag=True, help="Show tracebacks of failures.")
+@limit_options
+@click.pass_context
+def command(ctx: click.Context, /, target: str, with_traceback: bool, log_level: str, loop: str, **options: Any) -> int:
+    if ctx.obj is not None:
+        raise click.UsageError("serve takes a TARGET, not a command behind '--'", ctx)
+    logging.basicConfig(
+        level=log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    on_stdio = not (options["http"] or options["unix"] or options["tcp"])
+    with contextlib.ExitStack() as stack:
+        claimed = None
+        if on_stdio:
+            from headrace.errors import HeadraceError
+            from headrace.transports.stdio import claim
+
+            # Before the target is imported: what it prints must not reach the protocol (B08).
+            try:
+                claimed = stack.enter_context(claim())
+            except HeadraceError as exc:
+                raise Failure(str(exc)) from exc
+        server = load_server(target, with_traceback=with_traceback)
+        server.set_limits(limits_of(options, server.limits))
+        _host(server, loop, with_traceback, claimed, options)
+    return 0
+
+
+def _host(server: Server, loop: str, with_traceback: bool, claimed: Any, options: dict[str, Any]) -> None:
+    from headrace.errors import UsageError
+    from headrace.server.hosting import run
+
+    def ready(addresses: list[str]) -> None:
+        for address in addresses:
+            if address != "stdio":
+                complain(f"serving {server.name} on {address}")
+
+    try:
+        run(
+            server,
+            loop=loop,
+            http=options["http"],
+            unix=options["unix"],
+            tcp=options["tcp"],
+            path=options["path"],
+            allowed_hosts=list(options["allow_host"]) or None,
+            allowed_origins=list(options["allow_origin"]) or None,
+            cors_origins=list(options["cors_origin"]) or None,
+            json_only=options["json_only"],
+            claimed=claimed,
+            on_ready=ready,
+        )
+    except UsageError as exc:
+        raise click.UsageError(str(exc)) from None
+    except KeyboardInterrupt:
+        pass  # a loop without signal handlers ends this way; it is an orderly end all the same
+    except Exception as exc:
+        if with_traceback:
+            traceback.print_exception(exc)
+        if isinstance(exc, OSError):
+            raise Failure(f"{server.name} cannot be served: {exc.strerror or exc}") from exc
+        raise Failure(f"{server.name} failed: {type(exc).__name__}: {exc}") from exc
