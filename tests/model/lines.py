@@ -20,6 +20,8 @@ def lines(stream: bytes, limit: int) -> list:
 
 def complete_lines(stream: bytes, limit: int) -> list:
     """The same before the end of the stream: a line not ended yet is there only when it is too long."""
+    if b"\xef\xbb\xbf".startswith(stream):
+        return []  # a byte order mark may be on its way
     head, ended, rest = stream.rpartition(b"\n")
     found = lines(head + ended, limit)
     if not ended and rest.startswith(b"\xef\xbb\xbf"):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from model import envelope as model
 
 from headrace.errors import RemoteProtocolError
-from headrace.wire._envelope import scan_envelope
+from headrace.wire import scan_envelope
 
 FAULTS = {"not valid JSON": "json", "not valid UTF-8": "utf8"}
 BIG_NUMBER = re.compile(rb"[0-9]{300,}|[eE][+-]?[0-9]{3,}")

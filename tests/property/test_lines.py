@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from model import lines as model
 
-from headrace.wire.lines import LineFramer, LineTooLong
+from headrace.wire import LineFramer, LineTooLong
 
 PIECES = st.sampled_from(
     [

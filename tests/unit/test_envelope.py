@@ -10,7 +10,7 @@ from vectors import load
 
 from headrace.errors import RemoteProtocolError, UsageError
 from headrace.jsonrpc import PARSE_ERROR
-from headrace.wire._envelope import Envelope, scan_envelope, split_batch
+from headrace.wire import Envelope, scan_envelope, split_batch
 
 VECTORS = load("envelope")
 MESSAGES = {

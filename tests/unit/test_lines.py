@@ -10,7 +10,7 @@ from model import lines as model
 from vectors import load
 
 from headrace.errors import HeadraceError, LocalProtocolError, RemoteProtocolError, UsageError
-from headrace.wire.lines import LineFramer, LineTooLong
+from headrace.wire import LineFramer, LineTooLong
 
 VECTORS = load("lines")
 by_name = pytest.mark.parametrize("vector", VECTORS, ids=lambda v: v.name)
