@@ -341,7 +341,8 @@ cdef class HttpExchange(Sink):
         if self.closed or self.mode == DONE:
             return 0
         if self.mode == STREAMING:
-            return self.end_stream()
+            self.end_stream()
+            return 0
         if self.session is not None and self.session.ended:
             return self.answer_error(404, INVALID_REQUEST, "the session has ended")
         if self.link.endpoint.closing:

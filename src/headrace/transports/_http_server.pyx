@@ -37,6 +37,7 @@ cdef enum:
     MODE_FRESH = 0           # of an exchange
     MODE_STREAMING = 1
 
+    MUCH = 64 * 1024         # queued output at which a turn does not wait for its end
     MAX_UNREAD = 64 * 1024   # input behind a running request at which reading pauses
     MAX_SKIP = 256 * 1024    # a refused chunked body up to this size is read away, else the connection ends
     MAX_LINGER = 64 * 1024 * 1024
@@ -197,6 +198,11 @@ cdef class HttpLink(RequestLink):
                 elif self.output_full or count >= self.endpoint.max_inline:
                     break
                 else:
+                    if self.out is not None and self.out.n >= MUCH:
+                        # So that the transport can say when it has enough.
+                        self.send_queued()
+                        if self.output_full:
+                            break
                     count += 1
                     rc = hr_http1_request(p + at, <size_t>(n - at), &self.endpoint.head_limits, &self.head)
                     if rc == HR_OK:
