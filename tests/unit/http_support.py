@@ -2,10 +2,12 @@
 
 import asyncio
 import contextlib
+import gc
 import json
 import logging
 
 from headrace.limits import Limits
+from headrace.mux import live_objects
 from headrace.protocol.context import Context
 from headrace.server.app import Server
 from headrace.transports.http_server import serve_http
@@ -290,6 +292,8 @@ async def site(app=None, limits=None, **options):
         assert listener.connections == 0 and listener.sessions == 0
         assert place.endpoint.buffered_bytes == 0 and place.endpoint.served == 0
         assert app.runtime.in_flight == 0
+        gc.collect()
+        assert not any(live_objects().values()), live_objects()  # counted in debug builds
 
 
 def tiny(**changes):

@@ -1,6 +1,7 @@
 """Event streams, cancellation by disconnect, slow readers of the HTTP server (HN-32..HN-51, B34, B39, B76)."""
 
 import asyncio
+import contextlib
 import json
 
 import pytest
@@ -155,10 +156,8 @@ def test_b76_a_handler_that_ignores_the_disconnect_sends_nothing(run, caplog):
         @app.tool
         async def stubborn(ctx: Context) -> str:
             await ctx.progress(1)
-            try:
+            with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.sleep(20)
-            except asyncio.CancelledError:
-                pass
             for i in range(1000):
                 await ctx.progress(i + 2)
                 await ctx.log("error", "still here")

@@ -96,6 +96,11 @@ cdef class Endpoint:
         """Bytes held by request bodies that are still being received."""
         return self.buffered
 
+    @property
+    def pooled_bytes(self):
+        """Memory of output buffers that no connection uses now."""
+        return sum((<Outbuf>out).cap for out in self.pool)
+
     def scan(self):
         """One tick: ends what took too long, comments silent streams. Returns how many links there are."""
         self.tick += 1

@@ -42,8 +42,6 @@ cdef enum:
     MAX_SKIP = 256 * 1024    # a refused chunked body up to this size is read away, else the connection ends
     MAX_LINGER = 64 * 1024 * 1024
 
-cdef bytes CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-
 
 cdef class HttpLink(RequestLink):
     """Protocol of one connection of `endpoint` (TCP, unix or TLS)."""
@@ -57,8 +55,6 @@ cdef class HttpLink(RequestLink):
     def __dealloc__(self):
         PyMem_Free(self.buf)
         PyMem_Free(self.body)
-
-    # --- protocol callbacks -------------------------------------------------------------------------
 
     def connection_made(self, transport):
         cdef Endpoint ep = self.endpoint
@@ -131,6 +127,11 @@ cdef class HttpLink(RequestLink):
         if self.size > self.off and self.phase == IDLE:
             self.go_on()
 
+    @property
+    def held_bytes(self):
+        """Memory of buffers that this connection holds now."""
+        return self.cap + self.body_cap + (self.out.cap if self.out is not None else 0)
+
     def lose(self):
         """Lets go of everything that the connection held."""
         self.phase = CLOSED
@@ -148,8 +149,6 @@ cdef class HttpLink(RequestLink):
         self.lose()
         if self.transport is not None:
             self.transport.abort()
-
-    # --- input --------------------------------------------------------------------------------------
 
     cdef int take_in(self, const char *p, Py_ssize_t n) except -1:
         cdef Py_ssize_t used
@@ -290,8 +289,6 @@ cdef class HttpLink(RequestLink):
         self.off = self.size = self.cap = 0
         return 0
 
-    # --- a request ----------------------------------------------------------------------------------
-
     cdef Py_ssize_t on_head(self, const char *p, Py_ssize_t n) except -1:
         """A head is complete at p; returns how much of [p, p + n) was taken."""
         cdef hr_head *h = &self.head
@@ -333,7 +330,7 @@ cdef class HttpLink(RequestLink):
         if not self.keep_body(p, head_len):
             return head_len
         if self.expects and have == 0:
-            self.queue().put_bytes(CONTINUE)
+            self.queue().put(b"HTTP/1.1 100 Continue\r\n\r\n", 25)
         return head_len
 
     cdef int keep_body(self, const char *p, Py_ssize_t n) except -1:
@@ -482,8 +479,6 @@ cdef class HttpLink(RequestLink):
             self.go_on()
             return 0
         return self.settle()
-
-    # --- endings ------------------------------------------------------------------------------------
 
     cdef int answered(self, bint last, bint body_due) except -1:
         """An answer outside an exchange was queued; `last`: it says that the connection ends."""
