@@ -156,6 +156,8 @@ cdef class LineLink(Sink):
                         self.mux.receive(p, n, self)
                 except Exception as exc:
                     self.mux.runtime.report("a message could not be handled", exc)
+                if self.out.n > self.max_output:
+                    self.flush()  # large replies: learn whether the peer takes them before more are made
         finally:
             self.busy = False
             self.flush()
@@ -322,4 +324,5 @@ cdef class LineLink(Sink):
         """Closes at once and drops queued output."""
         if self.transport is not None:
             self.closed = True
+            self.out.clear()
             self.transport.abort()

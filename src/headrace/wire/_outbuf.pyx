@@ -1,10 +1,8 @@
 """The output buffer that replies are written into: one per connection, one write per loop turn."""
 
-from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.string cimport memcpy
-
-from headrace.errors import LocalProtocolError
 
 from headrace.wire._cjson cimport hr_json_escape
 
@@ -64,8 +62,6 @@ cdef class Outbuf:
 
     cdef int room(self, Py_ssize_t more) except -1:
         cdef Py_ssize_t want = self.n + more
-        if self.cap < 0:
-            raise LocalProtocolError("the output buffer is being written to")
         if want > self.cap:
             if want < self.cap + (self.cap >> 1):
                 want = self.cap + (self.cap >> 1)
@@ -120,27 +116,6 @@ cdef class Outbuf:
             n -= step
         return 0
 
-    cdef int encode(self, object encode_into, object value) except -1:
-        # encode_into cuts the bytearray to the end of its output (and keeps its allocation). It holds a
-        # pointer into it while properties of the value may run any code: until it is done, cap == -1
-        # makes every other write fail instead of moving the storage away.
-        cdef Py_ssize_t before = self.n
-        if self.cap < 0:
-            raise LocalProtocolError("the output buffer is being written to")
-        self.cap = -1
-        try:
-            encode_into(value, self.store, before)
-        except BaseException:
-            self.base = PyByteArray_AS_STRING(self.store)
-            self.cap = PyByteArray_GET_SIZE(self.store)
-            if self.cap < before:
-                raise SystemError("msgspec cut the output buffer")
-            self.n = before
-            raise
-        self.cap = self.n = PyByteArray_GET_SIZE(self.store)
-        self.base = PyByteArray_AS_STRING(self.store)
-        return 0
-
     cdef bytes take(self):
         cdef bytes all_ = PyBytes_FromStringAndSize(self.base, self.n)
         self.clear()
@@ -150,8 +125,6 @@ cdef class Outbuf:
         return PyBytes_FromStringAndSize(self.base + start, end - start)
 
     cdef int clear(self) except -1:
-        if self.cap < 0:
-            raise LocalProtocolError("the output buffer is being written to")
         self.n = 0
         if self.cap > KEEP:
             PyByteArray_Resize(self.store, START)
