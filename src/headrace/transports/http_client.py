@@ -228,9 +228,13 @@ class HttpChannel(_HttpChannel):
     async def _dial(self, conn: HttpConn, phase: list[str]) -> None:
         """Name, socket, TLS: ``phase`` says which is under way, for the message (B116)."""
         loop, endpoint = self._loop, self.endpoint
+
+        def factory() -> Any:  # HttpConn has the callbacks of asyncio.Protocol without being one
+            return conn
+
         if endpoint.path is not None:
             phase[0] = f"connecting to {endpoint.path}"
-            await loop.create_unix_connection(lambda: conn, endpoint.path)
+            await loop.create_unix_connection(factory, endpoint.path)
             return
         phase[0] = f"looking up {endpoint.host}"
         addresses = await self._resolve()
@@ -240,11 +244,11 @@ class HttpChannel(_HttpChannel):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             _watch(sock)
             if self._ssl is None:
-                await loop.create_connection(lambda: conn, sock=sock)
+                await loop.create_connection(factory, sock=sock)
             else:
                 phase[0] = "the TLS handshake"
                 await loop.create_connection(
-                    lambda: conn,
+                    factory,
                     sock=sock,
                     ssl=self._ssl,
                     server_hostname=endpoint.host.partition("%")[0],
