@@ -1,0 +1,116 @@
+"""The official Python SDK's client against headrace: both eras, over stdio and HTTP."""
+
+import pytest
+
+from interop.support import HERE, TOOLBOX, command_text, run_json, serve_command
+
+pytestmark = pytest.mark.interop
+
+TEXT = 'é€😀𝄞\n"\\\x00\u2028'
+EXPECTED_TOOLS = [
+    "add", "echo", "count", "fail", "crash", "point", "slow", "block", "read_journal", "log", "who", "grow",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=["stdio-legacy", "stdio-auto", "http-legacy", "http-auto", "http-2026-07-28"])
+def run(request, peers):
+    """What one run of the client saw: all tests of a combination look at the same run."""
+    transport, _, mode = request.param.partition("-")
+    if transport == "http":
+        toolbox, paged = request.getfixturevalue("toolbox"), request.getfixturevalue("paged")
+    else:
+        toolbox = command_text(serve_command())
+        paged = command_text(serve_command(f"{TOOLBOX}:paged"))
+    seen = run_json([peers, HERE / "peers" / "sdk_client.py", mode, paged, toolbox])
+    seen["mode"] = mode
+    return seen
+
+
+def test_negotiation(run):
+    """VN-40..50: the newest revision of the era that the client asks for."""
+    assert run["protocol"] == ("2025-11-25" if run["mode"] == "legacy" else "2026-07-28")
+    if run["mode"] != "2026-07-28":  # a pinned version asks nothing before the first call
+        assert run["server"] == ["toolbox", "1.2.3", "Toolbox"]
+        assert run["instructions"] == "Tools to test clients with."
+        assert "tools" in run["capabilities"]
+
+
+def test_list(run):
+    names = list(run["tools"])
+    assert [name for name in names if not name.startswith("grown")] == EXPECTED_TOOLS
+    assert run["tools"]["add"]["required"] == ["a", "b"]
+    assert run["tools"]["add"]["properties"]["a"]["type"] == "integer"
+    assert "point" in run["outputs"]
+
+
+def test_call(run):
+    assert run["add"]["text"] == ["3"]
+    assert not run["add"]["is_error"]
+    assert run["echo"]["text"] == [TEXT]
+
+
+def test_structured(run):
+    assert run["point"]["structured"] == {"x": 1, "y": 2.5, "label": None}
+
+
+def test_tool_errors(run):
+    """JR-36, JR-38: failures of tools are results; nothing of an unexpected exception leaks."""
+    assert run["fail"]["is_error"]
+    assert run["fail"]["text"] == ["as told"]
+    assert run["crash"]["is_error"]
+    assert "secret" not in run["crash"]["text"][0]
+    assert run["bad_arguments"]["is_error"]
+    assert "a" in run["bad_arguments"]["text"][0]
+
+
+def test_unknown_tool(run):
+    assert run["unknown"]["code"] == -32602
+
+
+def test_progress_order(run):
+    """B78: every note, in order, before the answer."""
+    assert run["count"]["text"] == ["counted to 20"]
+    assert run["progress"] == [[n, 20, f"at {n}"] for n in range(1, 21)]
+
+
+def test_log(run):
+    assert ["warning", "careful", "toolbox"] in run["logs"]
+
+
+def test_cancellation(run):
+    """B75: giving a call up reaches the server, by notification, or by the end of its stream."""
+    assert run["scope_cancelled"]
+    assert run["timeout"]
+    assert sorted(run["journal"]) == ["by scope cancelled", "by timeout cancelled"]
+
+
+def test_concurrent_calls(run):
+    assert run["together"]
+
+
+def test_who(run):
+    who = run["who"]["structured"]
+    assert who["version"] == run["protocol"]
+    assert who["name"]
+
+
+def test_list_after_growth(run):
+    """SF-60: a tool registered at run time is listed."""
+    assert run["grown"]
+
+
+def test_handshake_extras(run):
+    """ping, logging/setLevel and list_changed exist in the handshake era only."""
+    if run["mode"] != "legacy":
+        assert run["protocol"] == "2026-07-28"
+        return
+    assert run["ping"]
+    assert run["quiet"]
+    assert any("list_changed" in each or "ToolListChanged" in each for each in run["messages"])
+
+
+def test_pages(run):
+    """SF-50: pages of three, a bad cursor refused."""
+    assert [len(page) for page in run["pages"]] == [3, 3, 3, 1]
+    assert [name for page in run["pages"] for name in page] == [f"tool_{n:02}" for n in range(10)]
+    assert run["bad_cursor"] == -32602

@@ -1,0 +1,73 @@
+"""Every message that headrace's server sends, in real runs, against the official schema of its revision."""
+
+import asyncio
+
+import pytest
+
+from headrace import RpcError, connect
+from interop import wire
+from interop.support import TOOLBOX, command_text, run_json, serve_command
+
+pytestmark = pytest.mark.interop
+
+REVISIONS = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
+
+
+async def talk(target, revision):
+    """Something of everything that the server can say."""
+    async with asyncio.timeout(30), connect(target, revision=revision, log_level="debug", on_log=lambda entry: None) as client:
+        await client.list_tools()
+        await client.call_tool("add", {"a": 1, "b": 2})
+        await client.call_tool("point", {"x": 1, "y": 2.5, "label": "é"})
+        assert (await client.call_tool("fail", {"message": "as told"})).is_error
+        assert (await client.call_tool("crash")).is_error
+        assert (await client.call_tool("add", {"a": "x"})).is_error
+        await client.call_tool("count", {"to": 3}, on_progress=lambda *note: None)
+        await client.call_tool("log", {"level": "info", "text": "x"})
+        await client.call_tool("who")
+        for method, params in (("tools/call", {"name": "nobody"}), ("no/such", {}), ("tools/list", {"cursor": "x"})):
+            with pytest.raises(RpcError):
+                await client.request(method, params)
+        if revision < "2026":
+            await client.ping()
+            await client.set_log_level("error")
+            await client.call_tool("grow", {"name": f"grown_{revision}"})
+            await client.ping()  # what the growth made the server say is on its way before this answer
+
+
+def complete(kinds, revision, *, pushed=True):
+    wanted = {"tools/list", "tools/call", "notifications/progress", "notifications/message", "error"}
+    if revision < "2026":
+        wanted |= {"initialize", "ping", "logging/setLevel"}
+        wanted |= {"notifications/tools/list_changed"} if pushed else set()
+    assert wanted <= set(kinds), kinds
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_stdio(tmp_path, revision):
+    asyncio.run(talk(wire.recorded_command(serve_command(), tmp_path), revision))
+    kinds = wire.check(revision, *wire.recorded_lines(tmp_path))
+    complete(kinds, revision)
+
+
+@pytest.mark.parametrize("revision", REVISIONS[1:])
+def test_http(toolbox, revision):
+    with wire.HttpRecorder(toolbox) as recorder:
+        asyncio.run(talk(recorder.url, revision))
+    kinds = wire.check(revision, *recorder.messages())
+    complete(kinds, revision, pushed=False)
+
+
+@pytest.mark.parametrize(("mode", "revision"), [("legacy", "2025-11-25"), ("2026-07-28", "2026-07-28")])
+def test_python_sdk_run(peers, tmp_path, toolbox, mode, revision):
+    """The long run of the official client, recorded on both transports."""
+    paged = command_text(serve_command(f"{TOOLBOX}:paged"))
+    command = command_text(wire.recorded_command(serve_command(), tmp_path))
+    run_json([peers, wire.PEER_CLIENT, mode, paged, command])
+    kinds = wire.check(revision, *wire.recorded_lines(tmp_path))
+    assert kinds["tools/call"] > 200
+    with wire.HttpRecorder(toolbox) as recorder:
+        run_json([peers, wire.PEER_CLIENT, mode, paged, recorder.url])
+    kinds = wire.check(revision, *recorder.messages())
+    assert kinds["tools/call"] > 200
+    assert kinds["notifications/progress"] == 20

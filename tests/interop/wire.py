@@ -1,0 +1,179 @@
+"""Recorders between a client and headrace, and the official schemas: what was said, and whether it was said well.
+
+A recorder keeps the messages of each connection in both directions, in order.
+"""
+
+import functools
+import json
+import socket
+import threading
+from pathlib import Path
+
+import httptools
+import jsonschema
+
+from interop.support import HERE, TOP
+
+SCHEMAS = TOP / "tools" / "schemas"
+RESULTS = {
+    "initialize": "InitializeResult",
+    "server/discover": "DiscoverResult",
+    "tools/list": "ListToolsResult",
+    "tools/call": "CallToolResult",
+}
+
+
+def recorded_command(command, folder: Path):
+    """The command between two `tee`s: `in` and `out` in `folder` are what went through."""
+    script = 'tee "$0/in" | "$@" | tee "$0/out"'
+    return ["sh", "-c", script, str(folder), *command]
+
+
+def recorded_lines(folder: Path):
+    """(sent to the server, sent by the server): lists of messages."""
+    return tuple([json.loads(line) for line in (folder / name).read_bytes().splitlines()] for name in ("in", "out"))
+
+
+class HttpRecorder:
+    """A TCP relay in front of an HTTP server that keeps every byte; a context manager that gives itself."""
+
+    def __init__(self, url):
+        scheme, _, rest = url.partition("://")
+        address, _, path = rest.partition("/")
+        host, _, port = address.partition(":")
+        self._target = (host, int(port))
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"{scheme}://127.0.0.1:{self._listener.getsockname()[1]}/{path}"
+        self._streams = []
+        self._threads = []
+
+    def __enter__(self):
+        self._start(self._accept)
+        return self
+
+    def __exit__(self, *_):
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for thread in self._threads:
+            thread.join(10)
+
+    def _start(self, function, *args):
+        thread = threading.Thread(target=function, args=args, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self):
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            server = socket.create_connection(self._target)
+            pair = (bytearray(), bytearray())
+            self._streams.append(pair)
+            ends = threading.Semaphore(0)
+            self._start(self._relay, client, server, pair[0], ends)
+            self._start(self._relay, server, client, pair[1], ends)
+            self._start(self._close, ends, client, server)
+
+    @staticmethod
+    def _relay(source, sink, kept, ends):
+        try:
+            while data := source.recv(65_536):
+                kept += data
+                sink.sendall(data)
+            sink.shutdown(socket.SHUT_WR)
+        except OSError:
+            for end in (source, sink):
+                try:
+                    end.shutdown(socket.SHUT_RDWR)
+                except OSError:
+                    pass
+        ends.release()
+
+    @staticmethod
+    def _close(ends, *sockets):
+        for _ in sockets:
+            ends.acquire()
+        for each in sockets:
+            each.close()
+
+    def messages(self):
+        """(sent to the server, sent by the server): lists of messages."""
+        sent, received = [], []
+        for up, down in self._streams:
+            sent += _messages(httptools.HttpRequestParser, bytes(up))
+            received += _messages(httptools.HttpResponseParser, bytes(down))
+        return sent, received
+
+
+class _Bodies:
+    def __init__(self):
+        self.found = []
+        self._type = b""
+        self._body = bytearray()
+
+    def on_message_begin(self):
+        self._type, self._body = b"", bytearray()
+
+    def on_header(self, name, value):
+        if name.lower() == b"content-type":
+            self._type = value.lower()
+
+    def on_body(self, body):
+        self._body += body
+
+    def on_message_complete(self):
+        self.flush()
+
+    def flush(self):
+        body, self._body = bytes(self._body), bytearray()
+        if self._type.startswith(b"application/json") and body:
+            self.found.append(json.loads(body))
+        elif self._type.startswith(b"text/event-stream"):
+            for event in body.replace(b"\r\n", b"\n").split(b"\n\n")[:-1]:
+                data = [line[5:] for line in event.split(b"\n") if line.startswith(b"data:")]
+                text = b"\n".join(data).strip()
+                if text:
+                    self.found.append(json.loads(text))
+
+
+def _messages(parser, stream):
+    bodies = _Bodies()
+    parser(bodies).feed_data(stream)
+    bodies.flush()  # an event stream that was cut by its reader
+    return bodies.found
+
+
+@functools.cache
+def _validator(revision, name):
+    schema = json.loads((SCHEMAS / f"{revision}.json").read_text())
+    where = "$defs" if "$defs" in schema else "definitions"
+    assert name in schema[where], f"{revision} has no {name}"
+    kind = jsonschema.Draft202012Validator if where == "$defs" else jsonschema.Draft7Validator
+    return kind({"$schema": schema["$schema"], where: schema[where], "$ref": f"#/{where}/{name}"})
+
+
+def check(revision, sent, received):
+    """Validates every message of the server; gives how many there were of each kind."""
+    requests = {}
+    for message in sent:
+        if "method" in message and "id" in message:
+            requests.setdefault((type(message["id"]), message["id"]), message["method"])
+    newer = revision >= "2025-11-25"
+    kinds = {}
+    for message in received:
+        if "method" in message:
+            kind, name, part = message["method"], "ServerNotification", message
+        elif "error" in message:
+            kind, name, part = "error", "JSONRPCErrorResponse" if newer else "JSONRPCError", message
+        else:
+            _validator(revision, "JSONRPCResultResponse" if newer else "JSONRPCResponse").validate(message)
+            kind = requests[type(message["id"]), message["id"]]
+            name, part = RESULTS.get(kind, "EmptyResult"), message["result"]
+        _validator(revision, name).validate(part)
+        kinds[kind] = kinds.get(kind, 0) + 1
+    return kinds
+
+
+PEER_CLIENT = HERE / "peers" / "sdk_client.py"
