@@ -3,6 +3,7 @@
 A recorder keeps the messages of each connection in both directions, in order.
 """
 
+import contextlib
 import functools
 import json
 import socket
@@ -85,10 +86,8 @@ class HttpRecorder:
             sink.shutdown(socket.SHUT_WR)
         except OSError:
             for end in (source, sink):
-                try:
+                with contextlib.suppress(OSError):
                     end.shutdown(socket.SHUT_RDWR)
-                except OSError:
-                    pass
         ends.release()
 
     @staticmethod
