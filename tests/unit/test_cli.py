@@ -15,6 +15,7 @@ import click
 import client_server
 import pytest
 
+from headrace.cli.app import run
 from headrace.cli.arguments import arguments_of, parse_pair
 from headrace.limits import describe
 
@@ -184,8 +185,13 @@ def test_without_click_one_line_says_how_to_install_it():
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
-def test_bad_usage_is_status_2_and_two_lines(arguments, text):
-    lines = plain_failure(headrace(*arguments), 2, text)
+def test_bad_usage_is_status_2_and_two_lines(arguments, text, capsys):
+    if arguments[0] == "serve":
+        done = headrace(*arguments)
+    else:
+        status = run(arguments)
+        done = subprocess.CompletedProcess(arguments, status, *capsys.readouterr())
+    lines = plain_failure(done, 2, text)
     assert lines[1].startswith("Try: headrace") and lines[1].endswith("--help")
 
 

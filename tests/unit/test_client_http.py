@@ -413,6 +413,30 @@ def test_b48_endless_404_is_an_error_after_one_try(run):
     run(main)
 
 
+def test_closing_while_a_session_is_renewed(run):
+    async def main():
+        asked = asyncio.Event()
+
+        async def never(request):
+            asked.set()
+            await asyncio.sleep(30)
+
+        async with Sessions() as script, connect(script.url) as client:
+            script.current = "lost"
+            script.replies["initialize"] = never
+            waiting = [asyncio.create_task(client.call_tool("t")) for _ in range(3)]
+            await asked.wait()
+            late = asyncio.create_task(client.call_tool("t"))
+            await asyncio.sleep(0.02)
+            waiting[0].cancel()
+            await client.close()
+            outcomes = await asyncio.gather(*waiting, late, return_exceptions=True)
+            assert isinstance(outcomes[0], asyncio.CancelledError)
+            assert all(isinstance(o, ConnectionClosed) for o in outcomes[1:])
+
+    run(main)
+
+
 def test_b48_a_404_without_a_session_is_the_servers_answer(run):
     async def main():
         missing = ("404 Not Found", error(-32602))

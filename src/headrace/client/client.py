@@ -264,16 +264,11 @@ class Client:
             self._channel.session.stop()
             self._channel.stop(ConnectionClosed("the client was closed"))
             # A task of its own: it goes on when whoever closes is cancelled meanwhile.
-            self._closing = asyncio.get_running_loop().create_task(self._close())
+            self._closing = asyncio.get_running_loop().create_task(self._channel.close())
         await asyncio.shield(self._closing)
         guard, self._guard = self._guard, None
         if guard is not None:
             await guard.aclose()
-
-    async def _close(self) -> None:
-        if self._recovering is not None:
-            self._recovering.cancel()
-        await self._channel.close()
 
     # --- how -----------------------------------------------------------------------------------------
 
@@ -364,6 +359,7 @@ class Client:
             # One new session for all callers that lost the old one (B48).
             if self._recovering is None:
                 self._recovering = asyncio.get_running_loop().create_task(self._initialize_again())
+                self._recovering.add_done_callback(_seen)
             await asyncio.shield(self._recovering)
         return True
 
@@ -380,6 +376,12 @@ class Client:
             raise RequestTimeout(f"no new session within {limit:g} s, while {phase.name}") from None
         finally:
             self._recovering = None
+
+
+def _seen(task: asyncio.Task[None]) -> None:
+    """Its failure belongs to the callers, also when all of them have left."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _read_raw(raw: bytes) -> Any:
