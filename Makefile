@@ -8,7 +8,7 @@ DEBUG_LIB := build/debug/lib
 ASAN_LIB := build/asan/lib
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-c test-release test-debug lint bench debug asan peers clean dist
+.PHONY: help build demo test test-c test-release test-debug test-dist test-pythons lint bench debug asan peers clean dist
 
 help:
 	@echo "make demo    set up, host the demo tool server over HTTP, call it, print a throughput line"
@@ -17,6 +17,7 @@ help:
 	@echo "make build   build in place (release)"
 	@echo "make debug   build with asserts and live-object counters into $(DEBUG_LIB)"
 	@echo "make asan    build with sanitizers into $(ASAN_LIB) and run the wire and mux tests on it"
+	@echo "make test-dist, make test-pythons   sdist to wheel to tests, on this Python or on every one installed"
 	@echo "make lint    ruff, mypy, stubtest"
 	@echo "make dist    sdist and wheel into dist/"
 
@@ -55,6 +56,12 @@ test-release: build peers
 # The debug build asserts and counts live objects: the parts with state run on it once more.
 test-debug: debug
 	PYTHONPATH=$(DEBUG_LIB) HEADRACE_DEBUG=1 $(PYTEST) tests/unit tests/interaction tests/leak
+
+test-dist: $(VENV)/.ready
+	@tools/try_dist.sh $(PY) only
+
+test-pythons: $(VENV)/.ready
+	@tools/try_dist.sh $(PY)
 
 peers: $(VENV)/.ready
 	@$(MAKE) --no-print-directory -C tests/interop install PYTHON=$(abspath $(PY))
