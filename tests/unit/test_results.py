@@ -16,6 +16,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from stable_ids import stable_id
 
 from headrace import types
 from headrace.jsonrpc import R1, R2, R3, R4, R5, REVISIONS, SERVER_INFO
@@ -100,7 +101,7 @@ def text(value: str) -> dict[str, str]:
         (type("Sub", (str,), {})("sub"), "sub"),
         (type("Sub", (int,), {})(7), "7"),
     ],
-    ids=repr,
+    ids=stable_id,
 )
 def test_b111_values_that_are_text(value: Any, expected: str) -> None:
     for revision in REVISIONS:
@@ -125,7 +126,7 @@ def test_b111_values_that_are_text(value: Any, expected: str) -> None:
         (msgspec.Raw(b'{\n "a": [1,\r\n 2]}'), {"a": [1, 2]}),
         ({"raw": msgspec.Raw(b"[1,\n2]")}, {"raw": [1, 2]}),
     ],
-    ids=repr,
+    ids=stable_id,
 )
 def test_b111_values_that_are_objects(value: Any, expected: Any) -> None:
     for revision in REVISIONS:
@@ -150,7 +151,7 @@ def test_b111_values_that_are_objects(value: Any, expected: Any) -> None:
         ({"a": 1}.values(), [1]),
         ([Forecast("a")], [{"city": "a", "days": 1}]),
     ],
-    ids=repr,
+    ids=stable_id,
 )
 def test_sf06_other_values_are_structured_from_2026_on(value: Any, expected: Any) -> None:
     for revision in REVISIONS:

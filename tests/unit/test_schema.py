@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 import pytest
+from stable_ids import stable_id
 
 from headrace.errors import UsageError
 from headrace.server.hints import prepare
@@ -203,7 +204,7 @@ def with_header(value: Any, **rest: Any) -> dict[str, Any]:
         {"type": "object", "properties": {"a": {"$ref": "#/$defs/D"}}, "$defs": {"D": with_header("A")}},
         {"type": "object", "patternProperties": {"a": {"type": "string", "x-mcp-header": "A"}}},
     ],
-    ids=str,
+    ids=stable_id,
 )
 def test_hn21_rules(schema: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="x-mcp-header"):
@@ -246,7 +247,7 @@ def test_a_property_that_is_called_like_the_keyword_is_none() -> None:
         },
         {"type": "object", "$schema": "http://json-schema.org/draft-07/schema#", "x-anything": [1]},
     ],
-    ids=str,
+    ids=stable_id,
 )
 def test_usable_schemas_pass_untouched(schema: dict[str, Any]) -> None:
     before = msgspec.json.encode(schema)
@@ -274,7 +275,7 @@ def test_usable_schemas_pass_untouched(schema: dict[str, Any]) -> None:
         ({"type": "object", "$ref": "http://127.0.0.1:1/x"}, "does not point into this schema"),
         ({"type": "object", "$ref": "other.json"}, "does not point into this schema"),
     ],
-    ids=str,
+    ids=stable_id,
 )
 def test_b110_unusable_schemas_are_refused(schema: Any, text: str) -> None:
     with pytest.raises(UsageError, match=f"^input_schema.*{text}"):

@@ -50,8 +50,7 @@ async def serve(
     Raises OSError when an address cannot be had, :class:`UsageError` for a wrong one, and what the
     server's lifespan raises, in each case before anything is served.
     """
-    if stdio is None:
-        stdio = http is None and unix is None and tcp is None
+    stdio = _wants_stdio(http=http, unix=unix, tcp=tcp, stdio=stdio)
     http_at = parse_address(http) if http is not None else None
     tcp_at = parse_address(tcp) if tcp is not None else None
     if not path.startswith("/"):
@@ -129,4 +128,16 @@ def run(server: Server, *, loop: str = "auto", **where: Any) -> None:
     ``loop`` is ``"uvloop"``, ``"asyncio"`` or ``"auto"`` (uvloop where it is installed). One Ctrl-C or
     SIGTERM drains and returns; a second one ends at once.
     """
-    run_until_stopped(lambda: serve(server, **where), loop=loop)
+    with contextlib.ExitStack() as stack:
+        if _wants_stdio(**where) and where.get("claimed") is None:
+            # Before there is a loop: libuv aborts the process when one of descriptors 0 to 2 is closed.
+            from headrace.transports.stdio import claim
+
+            where["claimed"] = stack.enter_context(claim())
+        run_until_stopped(lambda: serve(server, **where), loop=loop)
+
+
+def _wants_stdio(
+    *, http: object = None, unix: object = None, tcp: object = None, stdio: bool | None = None, **_: object
+) -> bool:
+    return stdio if stdio is not None else http is None and unix is None and tcp is None
