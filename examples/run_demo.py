@@ -35,7 +35,7 @@ async def main() -> None:
     try:
         async with connect(url) as client:
             tools = await client.list_tools()
-            print(f"connected to {client.server_info['name']}, protocol {client.protocol_version}, "
+            print(f"connected to {client.server_info.name}, protocol {client.protocol_version}, "
                   f"tools: {', '.join(tool.name for tool in tools)}")  # fmt: skip
             result = await client.call_tool("add", {"a": 1, "b": 2})
             print(f"add a=1 b=2 -> {result.content[0].text}")

@@ -2,7 +2,7 @@
 
 import sys
 
-from headrace.server.app import Server
+from headrace import Server
 
 app = Server("bench", version="1.0.0")
 
