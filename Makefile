@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PY := $(BIN)/python
-PYTEST := $(PY) -m pytest -q -p no:cacheprovider
+PYTEST := $(PY) -m pytest -q -p no:cacheprovider -n 2
 DEBUG_LIB := build/debug/lib
 ASAN_LIB := build/asan/lib
 
@@ -47,8 +47,10 @@ test-c:
 	@$(MAKE) --no-print-directory -C tests/csrc test
 
 lint: build
-	$(BIN)/ruff check .
+	$(BIN)/ruff check -q .
 	$(BIN)/mypy
+	MYPYPATH=src $(PY) -m mypy.stubtest --concise --ignore-disjoint-bases --allowlist tools/stubtest_allow.txt --ignore-unused-allowlist \
+		$$(cd src && find headrace -name '*.pyx' | sed 's/\.pyx//; s#/#.#g')
 
 test-release: build peers
 	$(PYTEST) tests

@@ -319,7 +319,7 @@ def test_mx02_mx03_progress_and_sf41_log(run):
         bad = await pipe.call("work", id=3, meta={**META, "io.modelcontextprotocol/logLevel": "loud"})
         return silent, none, answer, some, bad
 
-    silent, none, answer, some, bad = serve(run, app, body)
+    silent, none, _, some, bad = serve(run, app, body)
     assert none == []  # B79, SF-41: nobody asked
     assert silent["result"]["content"][0]["text"] == "2026-07-28 None {} 0"
     assert [m["method"] for m in some] == ["notifications/progress"] * 2 + ["notifications/message"]

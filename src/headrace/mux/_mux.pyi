@@ -174,10 +174,10 @@ class Mux:
         sink: Sink,
         *,
         decode: Callable[[bytes], Any] | None = None,
-        timeout: float = 0,
+        timeout: float = 0.0,
         on_progress: Callable[[float, float | None, str | None], Any] | None = None,
         extend: bool = False,
-        latest: float = 0,
+        latest: float = 0.0,
         name: str | None = None,
         extra: bytes | None = None,
     ) -> PendingCall: ...

@@ -2,7 +2,7 @@ from asyncio import AbstractEventLoop
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, Protocol
 
-__all__ = ["FdTransport", "live_transports"]
+__all__ = ("FdTransport", "live_transports")
 
 class _ByteProtocol(Protocol):
     def connection_made(self, transport: FdTransport, /) -> object: ...

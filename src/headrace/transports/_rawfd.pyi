@@ -1,4 +1,4 @@
-__all__ = ["RawReader", "RawWriter"]
+__all__ = ("RawReader", "RawWriter")
 
 class RawFd:
     def __init__(self, fd: int, exclusive: bool) -> None: ...

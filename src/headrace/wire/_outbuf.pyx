@@ -6,6 +6,8 @@ from libc.string cimport memcpy
 
 from headrace.wire._cjson cimport hr_json_escape
 
+__all__ = ("Outbuf", "live_bytes")
+
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object s, Py_ssize_t *n) except NULL
 
