@@ -117,6 +117,13 @@ async def thread(seconds: float) -> str:
     return "started"
 
 
+@app.tool
+async def executor(seconds: float) -> str:
+    """Blocks a thread of the loop's own executor."""
+    await asyncio.to_thread(time.sleep, seconds)
+    return "slept"
+
+
 class Unprintable(Exception):
     def __str__(self) -> str:
         raise ValueError("no text for you")

@@ -106,19 +106,22 @@ class Child:
             self.process.stdin.close()
 
     def _read(self):
-        rest = b""
+        parts: list[bytes] = []  # of a line without its end yet
         while True:
             self._reading.wait()
             data = os.read(self.process.stdout.fileno(), self.chunk)
             if not data:
                 break
-            *whole, rest = (rest + data).split(b"\n") if b"\n" in data else (rest + data,)
-            with self._arrived:
-                self.lines += whole
-                self.rest = rest
-                self._arrived.notify_all()
+            if b"\n" in data:
+                *whole, data = (b"".join(parts) + data).split(b"\n")
+                parts.clear()
+                with self._arrived:
+                    self.lines += whole
+                    self._arrived.notify_all()
+            parts.append(data)
             if self.pause:
                 time.sleep(self.pause)
+        self.rest = b"".join(parts)
         with self._arrived:
             self._arrived.notify_all()
 

@@ -106,15 +106,28 @@ def test_b19_reader_gone():
             process.stdin.close()
 
 
-def test_b19_work_and_threads_left(tmp_path):
-    """d: a call that sleeps and a thread that is no daemon do not keep the process."""
+@pytest.mark.parametrize("number", [None, signal.SIGTERM])
+@pytest.mark.parametrize("rest", ["sleep", "block", "thread", "executor"])
+def test_b19_work_left(tmp_path, rest, number):
+    """d: whatever still runs when the client goes does not keep the process longer than the drain limit."""
     record = tmp_path / "record"
     child = Child("--drain-timeout", "0.5")
-    child.send(call(1, "sleep", {"ms": 600_000, "record": str(record)}), call(2, "thread", {"seconds": 600}))
-    assert child.text(2) == "started"
+    arguments = {
+        "sleep": {"ms": 600_000, "record": str(record)},
+        "block": {"ms": 600_000},
+        "thread": {"seconds": 600},
+        "executor": {"seconds": 600},
+    }
+    child.send(call(1, rest, arguments[rest]))
+    child.alive()
+    if number is not None:
+        child.signal(number)
+        child.until(lambda: child.process.poll() is not None)
     assert child.close() == 0
-    assert record.read_text() == "cancelled\n"
     assert b"Traceback" not in child.log
+    if rest == "sleep":
+        assert record.read_text() == "cancelled\n"
+    assert (b"threads that still run" in child.log) == (rest in ("thread", "executor"))
 
 
 @pytest.mark.parametrize("number", [None, signal.SIGTERM])

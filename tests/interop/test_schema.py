@@ -5,17 +5,20 @@ import asyncio
 import pytest
 
 from headrace import RpcError, connect
+from headrace.jsonrpc import MODERN_REVISIONS
+from headrace.protocol.tables import SERVED_HANDSHAKES
 from interop import wire
 from interop.support import TOOLBOX, command_text, run_json, serve_command
 
 pytestmark = pytest.mark.interop
 
-REVISIONS = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
+REVISIONS = [*SERVED_HANDSHAKES, *MODERN_REVISIONS]
 
 
 async def talk(target, revision):
     """Something of everything that the server can say."""
     async with asyncio.timeout(30), connect(target, revision=revision, log_level="debug", on_log=lambda entry: None) as client:
+        assert client.protocol_version == revision
         await client.list_tools()
         await client.call_tool("add", {"a": 1, "b": 2})
         await client.call_tool("point", {"x": 1, "y": 2.5, "label": "é"})
@@ -50,7 +53,7 @@ def test_stdio(tmp_path, revision):
     complete(kinds, revision)
 
 
-@pytest.mark.parametrize("revision", REVISIONS[1:])
+@pytest.mark.parametrize("revision", [each for each in REVISIONS if each > "2024-11-05"])  # it had another HTTP
 def test_http(toolbox, revision):
     with wire.HttpRecorder(toolbox) as recorder:
         asyncio.run(talk(recorder.url, revision))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import sys
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli.app import Failure, complain
+from headrace.cli.leave import leave_within
 from headrace.cli.options import GroupedCommand, limit_options, limits_of
 from headrace.cli.target import load_server
 
@@ -82,28 +84,39 @@ def command(ctx: click.Context, /, target: str, with_traceback: bool, log_level:
 
 def _host(server: Server, loop: str, with_traceback: bool, claimed: Any, options: dict[str, Any]) -> None:
     from headrace.errors import UsageError
-    from headrace.server.hosting import run
+    from headrace.server.hosting import serve
+    from headrace.transports.run import run_until_stopped
 
     def ready(addresses: list[str]) -> None:
         for address in addresses:
             if address != "stdio":
                 complain(f"serving {server.name} on {address}")
 
+    async def host() -> None:
+        status = 1
+        try:
+            await serve(
+                server,
+                http=options["http"],
+                unix=options["unix"],
+                tcp=options["tcp"],
+                path=options["path"],
+                allowed_hosts=list(options["allow_host"]) or None,
+                allowed_origins=list(options["allow_origin"]) or None,
+                cors_origins=list(options["cors_origin"]) or None,
+                json_only=options["json_only"],
+                claimed=claimed,
+                on_ready=ready,
+            )
+            status = 0
+        except asyncio.CancelledError:
+            status = 0
+            raise
+        finally:
+            leave_within(server.limits.drain_timeout, status)
+
     try:
-        run(
-            server,
-            loop=loop,
-            http=options["http"],
-            unix=options["unix"],
-            tcp=options["tcp"],
-            path=options["path"],
-            allowed_hosts=list(options["allow_host"]) or None,
-            allowed_origins=list(options["allow_origin"]) or None,
-            cors_origins=list(options["cors_origin"]) or None,
-            json_only=options["json_only"],
-            claimed=claimed,
-            on_ready=ready,
-        )
+        run_until_stopped(host, loop=loop)
     except UsageError as exc:
         raise click.UsageError(str(exc)) from None
     except KeyboardInterrupt:
