@@ -2,6 +2,7 @@
 
 import pytest
 
+from interop import wire
 from interop.support import HERE, TOOLBOX, command_text, run_json, serve_command
 
 pytestmark = pytest.mark.interop
@@ -13,17 +14,20 @@ EXPECTED_TOOLS = [
 
 
 @pytest.fixture(scope="module", params=["stdio-legacy", "stdio-auto", "http-legacy", "http-auto", "http-2026-07-28"])
-def run(request, peers):
-    """What one run of the client saw: all tests of a combination look at the same run."""
+def run(request, peers, tmp_path_factory):
+    """What one run of the client saw, and what went over the wire: all tests of a combination look at it."""
     transport, _, mode = request.param.partition("-")
+    client = [peers, HERE / "peers" / "sdk_client.py", mode]
     if transport == "http":
-        toolbox, paged = request.getfixturevalue("toolbox"), request.getfixturevalue("paged")
+        with wire.HttpRecorder(request.getfixturevalue("toolbox")) as recorder:
+            seen = run_json([*client, request.getfixturevalue("paged"), recorder.url])
+        seen["wire"] = recorder.messages()
     else:
-        toolbox = command_text(serve_command())
+        folder = tmp_path_factory.mktemp("wire")
         paged = command_text(serve_command(f"{TOOLBOX}:paged"))
-    seen = run_json([peers, HERE / "peers" / "sdk_client.py", mode, paged, toolbox])
-    seen["mode"] = mode
-    return seen
+        seen = run_json([*client, paged, command_text(wire.recorded_command(serve_command(), folder))])
+        seen["wire"] = wire.recorded_lines(folder)
+    return seen | {"mode": mode}
 
 
 def test_negotiation(run):
@@ -114,3 +118,11 @@ def test_pages(run):
     assert [len(page) for page in run["pages"]] == [3, 3, 3, 1]
     assert [name for page in run["pages"] for name in page] == [f"tool_{n:02}" for n in range(10)]
     assert run["bad_cursor"] == -32602
+
+
+def test_messages_are_valid(run):
+    """Everything that the server sent fits the official schema of the revision."""
+    kinds = wire.check(run["protocol"], *run["wire"])
+    assert kinds["tools/call"] > 200
+    assert kinds["notifications/progress"] == 20
+    assert kinds["error"] >= 1

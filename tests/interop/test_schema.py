@@ -8,7 +8,7 @@ from headrace import RpcError, connect
 from headrace.jsonrpc import MODERN_REVISIONS
 from headrace.protocol.tables import SERVED_HANDSHAKES
 from interop import wire
-from interop.support import TOOLBOX, command_text, run_json, serve_command
+from interop.support import serve_command
 
 pytestmark = pytest.mark.interop
 
@@ -59,18 +59,3 @@ def test_http(toolbox, revision):
         asyncio.run(talk(recorder.url, revision))
     kinds = wire.check(revision, *recorder.messages())
     complete(kinds, revision, pushed=False)
-
-
-@pytest.mark.parametrize(("mode", "revision"), [("legacy", "2025-11-25"), ("2026-07-28", "2026-07-28")])
-def test_python_sdk_run(peers, tmp_path, toolbox, mode, revision):
-    """The long run of the official client, recorded on both transports."""
-    paged = command_text(serve_command(f"{TOOLBOX}:paged"))
-    command = command_text(wire.recorded_command(serve_command(), tmp_path))
-    run_json([peers, wire.PEER_CLIENT, mode, paged, command])
-    kinds = wire.check(revision, *wire.recorded_lines(tmp_path))
-    assert kinds["tools/call"] > 200
-    with wire.HttpRecorder(toolbox) as recorder:
-        run_json([peers, wire.PEER_CLIENT, mode, paged, recorder.url])
-    kinds = wire.check(revision, *recorder.messages())
-    assert kinds["tools/call"] > 200
-    assert kinds["notifications/progress"] == 20

@@ -13,7 +13,7 @@ from pathlib import Path
 import httptools
 import jsonschema
 
-from interop.support import HERE, TOP
+from interop.support import TOP
 
 SCHEMAS = TOP / "tools" / "schemas"
 RESULTS = {
@@ -173,6 +173,3 @@ def check(revision, sent, received):
         _validator(revision, name).validate(part)
         kinds[kind] = kinds.get(kind, 0) + 1
     return kinds
-
-
-PEER_CLIENT = HERE / "peers" / "sdk_client.py"

@@ -6,6 +6,7 @@ import json
 import socket
 
 import pytest
+from mux_support import Bench, raw
 
 from headrace.errors import ConnectionClosed
 from headrace.limits import Limits
@@ -14,7 +15,6 @@ from headrace.server.app import Server
 from headrace.transports._link import LineLink
 from headrace.transports.memory import memory_pair
 from headrace.transports.stream import open_lines, serve_lines
-from mux_support import Bench, raw
 
 
 class StubTransport:

@@ -6,11 +6,10 @@ import time
 
 import msgspec
 import pytest
+from mux_support import Bench, raw
 
 from headrace.errors import ConnectionClosed, RemoteProtocolError, RpcError
 from headrace.mux import FrameSink, FunctionHandler, RawResult, Revision
-
-from mux_support import Bench, raw
 
 IDS = [
     "1", '"1"', '"01"', "0", '"0"', '""', "-1", '"null"', "9007199254740993", '"a\\u0000b"', '"' + "x" * 4000 + '"',
@@ -125,7 +124,7 @@ def test_jr12_null_params_are_none():
 
 def test_jr16_unknown_members_are_ignored():
     bench = Bench()
-    bench.feed('{"jsonrpc":"2.0","x":[1,{"id":9}],"id":1,"method":"echo","params":{"y":1,"_meta":{"q":2}}}'.encode())
+    bench.feed(b'{"jsonrpc":"2.0","x":[1,{"id":9}],"id":1,"method":"echo","params":{"y":1,"_meta":{"q":2}}}')
     assert bench.answers == {1: {"text": "hi"}}
 
 

@@ -2,8 +2,9 @@
 
 import json
 
-from headrace.mux import FrameSink, FunctionHandler, Mux
 from mux_support import Bench, RecordingGate, raw
+
+from headrace.mux import FrameSink, FunctionHandler, Mux
 
 
 def second(bench, **options):

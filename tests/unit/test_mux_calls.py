@@ -4,12 +4,17 @@ import asyncio
 import json
 
 import pytest
+from mux_support import Bench
 
 from headrace.errors import (
-    ConnectionClosed, LocalProtocolError, OverloadedError, RemoteProtocolError, RequestTimeout, RpcError,
+    ConnectionClosed,
+    LocalProtocolError,
+    OverloadedError,
+    RemoteProtocolError,
+    RequestTimeout,
+    RpcError,
 )
 from headrace.mux import FrameSink, FunctionHandler, Sink
-from mux_support import Bench
 
 
 def call(bench, method="tools/list", params=None, **options):

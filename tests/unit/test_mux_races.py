@@ -5,9 +5,9 @@ import datetime
 import json
 
 import pytest
+from mux_support import Bench, RecordingGate, raw
 
 from headrace.mux import FrameSink, Mux
-from mux_support import Bench, RecordingGate, raw
 
 
 def test_cancelled_then_completed():

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mux_support import StubLoop
 
 from headrace.errors import RpcError, ToolError
 from headrace.limits import Limits
@@ -17,7 +18,6 @@ from headrace.mux import FrameSink, RawResult
 from headrace.protocol.context import Context
 from headrace.server.app import Server
 from headrace.server.content import ToolResult
-from mux_support import StubLoop
 
 MODERN = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -85,8 +85,8 @@ def expected(line, revision, value):
     """The same made of the renderer's bytes and the revision's tail."""
     tables = line.app.tables
     revision_table = tables.modern if revision == "2026-07-28" else tables.by_name[revision]
-    from headrace.server.results import ResultRenderer
     from headrace.jsonrpc import SERVER_INFO
+    from headrace.server.results import ResultRenderer
 
     signature = line.app.tools._entries["give"].signature
     renderer = ResultRenderer("give", signature.output, modern_meta={SERVER_INFO: line.app.info}, complete=RawResult)
