@@ -2,11 +2,15 @@
 
 import asyncio
 import json
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Annotated
 
 import pytest
 from http_support import BOTH, META, R4, R5, make_server, site, tiny
 
 from headrace.jsonrpc import HEADER_MISMATCH, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR
+from headrace.server.schema import Header
 
 
 def text_of(answer):
@@ -743,6 +747,52 @@ def test_vn62_modern_body_without_the_header(run):
             body = {"jsonrpc": "2.0", "id": 3, "method": "initialize", "params": {"_meta": META}}
             answer = await peer.ask(s.request(body=body, accept=BOTH))
             assert (answer.status, answer.code) == (400, HEADER_MISMATCH)
+
+    run(main)
+
+
+def test_hn25_mirrored_parameters_are_checked_for_the_tools_that_have_them(run):
+    async def main():
+        app = make_server()
+
+        @app.tool(inline=True)
+        def where(region: Annotated[str, Header("Region")], n: int = 0) -> str:
+            return region
+
+        async with site(app) as s:
+            peer = await s.connect()
+            good = (("Mcp-Param-Region", "eu"),)
+            assert text_of(await peer.ask(s.call("where", {"region": "eu"}, headers=good))) == "eu"
+            for headers in ((), (("Mcp-Param-Region", "us"),), good * 2):
+                answer = await peer.ask(s.call("where", {"region": "eu"}, headers=headers))
+                assert (answer.status, answer.code) == (400, HEADER_MISMATCH)
+            # others do not care, and an unknown method comes first
+            assert (await peer.ask(s.call("echo", {"text": "x"}, headers=good))).status == 200
+            unknown = s.modern("nope", {"name": "where", "arguments": {"region": "eu"}})
+            assert (await peer.ask(unknown)).status == 404
+            app.remove_tool("where")
+            assert (await peer.ask(s.call("where", {"region": "eu"}))).code == INVALID_PARAMS
+
+    run(main)
+
+
+def test_answers_carry_the_date(run):
+    """RFC 9110 6.6.1."""
+
+    async def main():
+        async with site(cors_origins=["https://a.example.com"]) as s:
+            peer = await s.connect()
+            sid = await s.open_session(peer)
+            note = {"jsonrpc": "2.0", "method": "notifications/x"}
+            for request in (
+                s.call("echo", {"text": "x"}), s.call("progress", {"n": 1}, meta={"progressToken": 1}),
+                s.call("echo", target="/x"), s.request(body=note, mcp_session_id=sid),
+                s.request(body=note, mcp_session_id=sid, origin="https://a.example.com"),
+                s.request("OPTIONS", origin="https://a.example.com"), s.request("DELETE", mcp_session_id=sid),
+            ):  # fmt: skip
+                answer = await peer.ask(request)
+                sent = parsedate_to_datetime(answer.get("date"))
+                assert abs((datetime.now(UTC) - sent).total_seconds()) < 30
 
     run(main)
 

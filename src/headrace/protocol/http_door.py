@@ -23,6 +23,7 @@ from headrace.protocol.session import check_modern_meta, unsupported_version
 if TYPE_CHECKING:
     from headrace.mux import Exchange, Revision
     from headrace.protocol.http_sessions import HttpSession, SessionStore
+    from headrace.protocol.tables import Tables
     from headrace.wire import Envelope
 
 __all__ = ("HttpDoor", "decode_header_value")
@@ -85,7 +86,7 @@ class HttpDoor(Gate):
 
     def __init__(self, server: Any, sessions: SessionStore) -> None:
         self.server = server
-        self.tables = server.tables
+        self.tables: Tables = server.tables
         self.sessions = sessions
 
     def begin(self, exchange: Exchange) -> HttpSession:

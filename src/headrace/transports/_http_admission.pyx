@@ -124,8 +124,8 @@ cdef class RequestLink(Connection):
     cdef int preflight(self, str origin) except -1:
         """A browser asks before it sends (B60, SE-12)."""
         cdef bytes asked = known_joined(&self.head, HR_H_ACR_HEADERS, b"access-control-request-headers")
-        put_response_head(
-            self.queue(), 204, self.extra + self.endpoint.guards.preflight_fields(asked), -1, False, not self.persist)
+        cdef bytes fields = self.endpoint.date + self.extra + self.endpoint.guards.preflight_fields(asked)
+        put_response_head(self.queue(), 204, fields, -1, False, not self.persist)
         return self.answered(not self.persist, False)
 
     # --- sessions -----------------------------------------------------------------------------------
@@ -181,7 +181,7 @@ cdef class RequestLink(Connection):
         if session is None:
             return 0
         self.endpoint.sessions.end(session, "the client ended the session")
-        put_response_head(self.queue(), 204, self.extra or b"", -1, False, not self.persist)
+        put_response_head(self.queue(), 204, self.endpoint.date + (self.extra or b""), -1, False, not self.persist)
         return self.answered_head()
 
     # --- a whole POST ---------------------------------------------------------------------------------
@@ -238,7 +238,7 @@ cdef class RequestLink(Connection):
         if self.extra is not None:
             fields = self.extra + fields
         put_rpc_error(
-            self.queue(), status, INTERNAL_ERROR if status >= 500 else INVALID_REQUEST, text, None, fields,
+            self.endpoint, self.queue(), status, INTERNAL_ERROR if status >= 500 else INVALID_REQUEST, text, None, fields,
             not self.persist, h.method == HR_M_HEAD)
         return self.answered_head()
 
@@ -263,7 +263,7 @@ cdef class RequestLink(Connection):
         if self.endpoint.closing:
             self.persist = False
         put_rpc_error(
-            self.queue(), status, INVALID_REQUEST, text, id, self.extra or b"", not self.persist, False)
+            self.endpoint, self.queue(), status, INVALID_REQUEST, text, id, self.extra or b"", not self.persist, False)
         return self.answered(not self.persist, False)
 
     # --- the link ------------------------------------------------------------------------------------

@@ -36,6 +36,9 @@ cdef class Endpoint:
     cdef object header_tools             # names of tools that mirror parameters (HN-20)
     cdef list pool                       # output buffers between two uses
     cdef Outbuf nil
+    cdef bytes date                      # the Date field of now
+    cdef bytes json_head                 # head of the usual answer up to its length
+    cdef long long date_second
     cdef dict hosts                      # accepted Host values
     cdef dict accepts                    # Accept value -> (value, bits)
     cdef dict types                      # accepted Content-Type values
@@ -74,5 +77,6 @@ cdef class Connection:
     cdef int finished(self, Sink exchange) except -1
 
 
-cdef int put_rpc_error(Outbuf out, int status, int code, str text, bytes id, bytes fields, bint close,
+cdef bytes LENGTH_FIELD                  # Content-Length, to be filled in, and the end of a head
+cdef int put_rpc_error(Endpoint ep, Outbuf out, int status, int code, str text, bytes id, bytes fields, bint close,
                        bint without_body) except -1

@@ -8,6 +8,9 @@ from cpython.bytearray cimport PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.string cimport memcmp
 
+from email.utils import formatdate
+from time import time
+
 from headrace.jsonrpc import HANDSHAKE_REVISIONS, R5
 
 from headrace.mux._mux cimport Mux, Sink
@@ -22,7 +25,11 @@ cdef enum:
     CACHE_SIZE = 256         # header values remembered by an endpoint
 
 
-cdef int put_rpc_error(Outbuf out, int status, int code, str text, bytes id, bytes fields, bint close,
+# Spaces before a field value are optional white space (RFC 9110 5.5): the number goes over the last ones.
+cdef bytes LENGTH_FIELD = b"Content-Length:" + b" " * 12 + b"\r\n\r\n"
+
+
+cdef int put_rpc_error(Endpoint ep, Outbuf out, int status, int code, str text, bytes id, bytes fields, bint close,
                        bint without_body) except -1:
     """A whole HTTP answer that carries a JSON-RPC error (HO-04, JR-13)."""
     cdef Outbuf body = Outbuf.__new__(Outbuf)
@@ -36,7 +43,7 @@ cdef int put_rpc_error(Outbuf out, int status, int code, str text, bytes id, byt
     body.put(b',"message":"', 12)
     body.put_text(text)
     body.put(b'"}}', 3)
-    fields = b"Content-Type: application/json\r\n" + fields
+    fields = ep.date + b"Content-Type: application/json\r\n" + fields
     if status == 503:
         fields = b"Retry-After: 1\r\n" + fields
     put_response_head(out, status, fields, body.n, False, close)
@@ -76,6 +83,7 @@ cdef class Endpoint:
         self.hosts = {}
         self.accepts = {}
         self.types = {}
+        self.refresh()
         self.max_body = limits.max_message_bytes
         self.max_output = limits.max_output_bytes
         self.max_inline = limits.max_inline_frames
@@ -101,9 +109,19 @@ cdef class Endpoint:
         """Memory of output buffers that no connection uses now."""
         return sum((<Outbuf>out).cap for out in self.pool)
 
+    def refresh(self):
+        """Prepares what carries the time of day (RFC 9110 6.6.1); once a second is often enough."""
+        cdef double now = time()
+        if <long long>now != self.date_second:
+            self.date_second = <long long>now
+            self.date = b"Date: " + formatdate(now, usegmt=True).encode("ascii") + b"\r\n"
+            self.json_head = (
+                b"HTTP/1.1 200 OK\r\n" + self.date + b"Content-Type: application/json\r\n" + LENGTH_FIELD)
+
     def scan(self):
         """One tick: ends what took too long, comments silent streams. Returns how many links there are."""
         self.tick += 1
+        self.refresh()
         for link in list(self.links):
             try:
                 link.check_time()

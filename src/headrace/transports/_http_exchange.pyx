@@ -14,7 +14,7 @@ from headrace.jsonrpc import (
 )
 
 from headrace.mux._mux cimport Exchange, Mux, Revision, Sink
-from headrace.transports._http_endpoint cimport Connection, put_rpc_error
+from headrace.transports._http_endpoint cimport LENGTH_FIELD, Connection, put_rpc_error
 from headrace.wire._cjson cimport HR_T_OBJECT, HR_T_STRING, hr_envelope, hr_span, hr_token
 from headrace.wire._chttp cimport HR_F_MCP_PARAM, HR_H_MCP_METHOD, HR_H_MCP_NAME, hr_head
 from headrace.wire._envelope cimport token_str
@@ -28,7 +28,6 @@ cdef enum:
     FRESH = 0                # nothing sent yet
     STREAMING = 1            # 200 text/event-stream is committed
     DONE = 2
-    DIGITS = 12              # room for Content-Length, filled in later
     CHUNK_OPEN = 10          # eight hex digits and CRLF
 
     C_PARSE = -32700
@@ -41,10 +40,7 @@ cdef enum:
 assert (C_PARSE, C_INVALID, C_METHOD) == (PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND)
 assert (C_MISMATCH, C_CAPABILITY, C_VERSION) == (HEADER_MISMATCH, MISSING_CLIENT_CAPABILITY, UNSUPPORTED_VERSION)
 
-# Spaces before a field value are optional white space (RFC 9110 5.5): the number goes over the last ones.
-cdef bytes LENGTH_FIELD = b"Content-Length:" + b" " * DIGITS + b"\r\n\r\n"
 cdef bytes JSON_TYPE = b"Content-Type: application/json\r\n"
-cdef bytes JSON_HEAD = b"HTTP/1.1 200 OK\r\n" + JSON_TYPE + LENGTH_FIELD
 cdef bytes STREAM_HEAD = (
     b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache, no-transform\r\n"
     b"X-Accel-Buffering: no\r\n"
@@ -164,9 +160,12 @@ cdef class HttpExchange(Sink):
                 400, INVALID_REQUEST, "Mcp-Session-Id is missing: send the one that initialize gave")
         out = self.link.queue()
         if self.extra is None and self.keep_alive():
-            out.put(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n", 44)
+            out.put(b"HTTP/1.1 202 Accepted\r\n", 23)
+            out.put_bytes(self.link.endpoint.date)
+            out.put(b"Content-Length: 0\r\n\r\n", 21)
         else:
-            put_response_head(out, 202, self.extra or b"", 0, False, not self.keep_alive())
+            put_response_head(
+                out, 202, self.link.endpoint.date + (self.extra or b""), 0, False, not self.keep_alive())
         return self.end()
 
     # --- the answer -------------------------------------------------------------------------------
@@ -181,8 +180,9 @@ cdef class HttpExchange(Sink):
     cdef int put_head(self, Outbuf out, int status) except -1:
         cdef bint keep = self.keep_alive()
         if status == 200 and keep and self.extra is None and self.begun is None:
-            return out.put_bytes(JSON_HEAD)
+            return out.put_bytes(self.link.endpoint.json_head)
         out.put_bytes(status_line(status))
+        out.put_bytes(self.link.endpoint.date)
         if self.extra is not None:
             out.put_bytes(self.extra)
         if self.begun is not None:
@@ -270,6 +270,7 @@ cdef class HttpExchange(Sink):
         """From here on the answer is an event stream."""
         cdef Outbuf out = self.link.queue()
         out.put_bytes(STREAM_HEAD)
+        out.put_bytes(self.link.endpoint.date)
         if self.extra is not None:
             out.put_bytes(self.extra)
         if self.begun is not None:
@@ -333,7 +334,7 @@ cdef class HttpExchange(Sink):
     cdef int answer_error(self, int status, int code, str text) except -1:
         """Answers outside the mux, while nothing is committed."""
         cdef bint keep = self.keep_alive()
-        put_rpc_error(self.link.queue(), status, code, text, None, self.extra or b"", not keep, False)
+        put_rpc_error(self.link.endpoint, self.link.queue(), status, code, text, None, self.extra or b"", not keep, False)
         return self.end()
 
     cdef int abandoned(self, Exchange ex) except -1:

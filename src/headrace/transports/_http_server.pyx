@@ -68,7 +68,7 @@ cdef class HttpLink(RequestLink):
             if len(ep.links) > 2 * ep.max_connections:
                 self.abort()
                 return
-            put_rpc_error(self.queue(), 503, INTERNAL_ERROR, "too many connections", None, b"", True, False)
+            put_rpc_error(ep, self.queue(), 503, INTERNAL_ERROR, "too many connections", None, b"", True, False)
             self.linger()
             return
         self.counted = True

@@ -39,6 +39,7 @@ class HttpListener:
         self._unix: str | None = None
         self._listener: asyncio.AbstractServer | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._slow = False
         self._sweep_at = 0.0
         self._loop = asyncio.get_running_loop()
         self._closed: asyncio.Future[None] = self._loop.create_future()
@@ -76,8 +77,13 @@ class HttpListener:
                 for sock in listener.sockets  # type: ignore[attr-defined]
             ]
 
-    def _connect(self) -> HttpLink:
+    def _connect(self) -> Any:
+        if self._timer is not None and self._slow:
+            self._timer.cancel()
+            self._timer = None
         if self._timer is None:
+            self._slow = False
+            self.endpoint.refresh()
             self._timer = self._loop.call_later(self.endpoint.tick_seconds, self._tick)
         return HttpLink(self.endpoint)
 
@@ -89,8 +95,12 @@ class HttpListener:
         if now >= self._sweep_at:
             self._sweep_at = now + min(max(self._server.limits.session_idle_timeout / 8, 0.02), 5.0)
             self.endpoint.sessions.sweep()
-        if links or len(self.endpoint.sessions):
+        if links:
             self._timer = self._loop.call_later(self.endpoint.tick_seconds, self._tick)
+        elif len(self.endpoint.sessions):
+            # Nothing can time out but sessions.
+            self._slow = True
+            self._timer = self._loop.call_at(self._sweep_at, self._tick)
 
     async def close(self) -> None:
         """Stops accepting, closes idle connections, and lets requests in flight be answered.
@@ -114,7 +124,12 @@ class HttpListener:
             with contextlib.suppress(OSError):
                 os.unlink(self._unix)
         empty = self._loop.create_future()
-        endpoint.on_empty = lambda: empty.done() or empty.set_result(None)
+
+        def on_empty() -> None:
+            if not empty.done():
+                empty.set_result(None)
+
+        endpoint.on_empty = on_empty
         for link in list(endpoint.links):
             link.retire()
         if endpoint.links:
