@@ -802,7 +802,7 @@ def test_servers_share_nothing(run):
 
     async def main():
         app = make_server()
-        async with site(app) as a, site(app, path="/other/") as b:
+        async with site(app) as a, site(app, alone=False, path="/other/") as b:
             one, two = await a.connect(), await b.connect()
             assert (await one.ask(a.call("echo", {"text": "x"}))).status == 200
             assert (await two.ask(b.call("echo", {"text": "x"}))).status == 404

@@ -255,8 +255,9 @@ def test_curl(run):
                 "--data-binary", "@-", s.listener.url,
             ]  # fmt: skip
             try:
+                env = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
                 process = await asyncio.create_subprocess_exec(
-                    *command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=dict(os.environ, no_proxy="*")
+                    *command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env | {"no_proxy": "*"}
                 )
             except FileNotFoundError:
                 pytest.skip("no curl")
