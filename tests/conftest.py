@@ -1,6 +1,8 @@
 """Fixtures shared by every test: `loop_name` picks the event loop, `run` runs a coroutine function on it."""
 
 import asyncio
+import gc
+import os
 
 import pytest
 
@@ -32,3 +34,16 @@ def run(loop_name):
             return r.run(capped())
 
     return runner
+
+
+if os.environ.get("HEADRACE_DEBUG") == "1":
+    from headrace.mux import live_objects
+
+    @pytest.fixture(autouse=True)
+    def no_live_objects():
+        """In debug builds: every exchange, call, sink and queued byte of a test is gone after it."""
+        before = live_objects()
+        yield
+        gc.collect()
+        after = live_objects()
+        assert all(after[kind] <= before[kind] for kind in after), f"left behind: {before} -> {after}"

@@ -195,6 +195,7 @@ cdef class Mux:
                 ):
                     return self.park(p, n, env, sink)
         except RpcError as exc:
+            exc.__traceback__ = None  # its frames may hold it: no work for the garbage collector
             return self.refuse_error(env, sink, exc)
         except Exception as exc:
             self.runtime.fault("a request could not be dispatched", exc)

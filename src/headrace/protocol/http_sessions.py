@@ -61,8 +61,7 @@ class HttpSession(ServerSession):
     @property
     def in_use(self) -> bool:
         """A request is in flight or a stream is open."""
-        assert self.mux is not None
-        return bool(self.streams) or self.mux.in_flight > 0
+        return bool(self.streams) or (self.mux is not None and self.mux.in_flight > 0)
 
 
 class SessionStore:

@@ -134,3 +134,5 @@ class ServerSession(Gate):
 
     def lost(self, reason: Any) -> None:
         self.server.session_ended(self)
+        # The mux leads back here: without this a closed connection would wait for the garbage collector.
+        self.mux = self.sink = None

@@ -220,6 +220,8 @@ cdef class ToolHandler(Handler):
                 return self.repair(raw, exc)
             except ValidationError as final:
                 ex.finish(ToolFailure(self.describe(final, raw)))
+                # Its frames may hold it: no work for the garbage collector.
+                final.__traceback__ = final.__context__ = exc.__traceback__ = None
             except Exception as fault:
                 ex.fail(fault)
         elif isinstance(exc, (DecodeError, UnicodeDecodeError, RecursionError)):
