@@ -52,7 +52,11 @@ class StubLoop:
         before = len(self.queue)
         task = asyncio.Task(coro, loop=self)
         callback, args, context = self.queue.pop(before)
-        context.run(callback, *args)
+        try:
+            context.run(callback, *args)
+        except BaseException:
+            task.exception()  # it goes out this way
+            raise
         return task
 
     def turn(self, most=10_000):

@@ -471,6 +471,8 @@ def test_b86_jr36_errors_of_tools(run, caplog, exc, text, kind):
                 assert frame["result"]["isError"] and frame["result"]["content"][0]["text"] == text
 
     serve(run, app, work)
+    exc.__traceback__ = exc.__context__ = exc.__cause__ = None  # it outlives the test
+    caplog.clear()
 
 
 def test_a_tool_is_removed_while_it_runs_and_added_anew(run):
