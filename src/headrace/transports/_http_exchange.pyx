@@ -116,6 +116,7 @@ cdef class HttpExchange(Sink):
         """HN-30 steps 7 to 9 and 11 for the usual request, without a Python object (HN-03)."""
         cdef const hr_head *h
         cdef const hr_token *named = NULL
+        cdef bint call
         if self.session is not None:
             if mux.current is not None and not text_is(&env.method, b"initialize", 10):
                 return mux.current
@@ -127,9 +128,10 @@ cdef class HttpExchange(Sink):
         ):
             return None
         h = &self.link.head
-        if not mirrors(h, HR_H_MCP_METHOD, &env.method):
+        call = text_is(&env.method, b"tools/call", 10)
+        if not mirrors(h, HR_H_MCP_METHOD, &env.method, call):
             return None
-        if text_is(&env.method, b"tools/call", 10):
+        if call:
             if h.flags & HR_F_MCP_PARAM:
                 return None
             if self.link.endpoint.header_tools and token_str(&env.name) in self.link.endpoint.header_tools:
@@ -141,7 +143,7 @@ cdef class HttpExchange(Sink):
             named = &env.uri
         elif env.method.n > 7 and memcmp(env.method.p, b'"tasks/', 7) == 0:
             return None
-        if named is not NULL and not mirrors(h, HR_H_MCP_NAME, named):
+        if named is not NULL and not mirrors(h, HR_H_MCP_NAME, named, False):
             return None
         return mux.modern
 
@@ -408,8 +410,9 @@ cdef inline bint text_is(const hr_token *t, const char *text, size_t n) noexcept
     return t.type == HR_T_STRING and not t.escaped and t.n == n + 2 and memcmp(t.p + 1, text, n) == 0
 
 
-cdef bint mirrors(const hr_head *h, int which, const hr_token *t) noexcept:
-    """The header is there once and is plainly the string `t`: no escapes, no encoding, printable ASCII."""
+cdef bint mirrors(const hr_head *h, int which, const hr_token *t, bint plain) noexcept:
+    """The header is there once and is plainly the string `t`: no escapes, no encoding, printable ASCII
+    (which the caller knows already when `plain`)."""
     cdef const hr_span *s = &h.known[which]
     cdef size_t i
     if (
@@ -417,6 +420,8 @@ cdef bint mirrors(const hr_head *h, int which, const hr_token *t) noexcept:
         or s.n + 2 != t.n or memcmp(s.p, t.p + 1, s.n) != 0
     ):
         return False
+    if plain:
+        return True
     if s.n >= 9 and memcmp(s.p, b"=?base64?", 9) == 0:
         return False
     for i in range(s.n):
