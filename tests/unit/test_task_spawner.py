@@ -148,10 +148,8 @@ def test_pending_task_that_is_lost_is_reported(run, how):
 @pytest.mark.parametrize("how", HOWS)
 def test_end_of_the_process_passes_through(loop_name, how, suspend, error):
     """SystemExit and KeyboardInterrupt end the task and leave the loop, in any step."""
-    if loop_name == "uvloop":
-        loop = pytest.importorskip("uvloop").new_event_loop()
-    else:
-        loop = asyncio.new_event_loop()
+    uv = loop_name == "uvloop"
+    loop = pytest.importorskip("uvloop").new_event_loop() if uv else asyncio.new_event_loop()
     tasks = []
 
     async def ends():
