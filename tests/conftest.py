@@ -36,6 +36,16 @@ def run(loop_name):
     return runner
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Captured logs may hold lone surrogates, which no test worker can send to the main process."""
+    report = yield
+    report.sections = [
+        (name, text.encode("utf-8", "backslashreplace").decode()) for name, text in report.sections
+    ]
+    return report
+
+
 if os.environ.get("HEADRACE_DEBUG") == "1":
     from headrace.mux import live_objects
 

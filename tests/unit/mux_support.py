@@ -4,6 +4,7 @@ import asyncio
 import heapq
 import itertools
 import json
+import re
 
 from headrace.errors import RpcError
 from headrace.limits import Limits
@@ -224,3 +225,8 @@ class Bench:
 def raw(id, method="echo", params="{}"):
     """A request whose id is written as it is given."""
     return f'{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}'.encode()
+
+
+def stable_id(value):
+    """A name for a parametrised test that is the same in every process (test workers compare them)."""
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))

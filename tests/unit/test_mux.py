@@ -6,7 +6,7 @@ import time
 
 import msgspec
 import pytest
-from mux_support import Bench, raw
+from mux_support import Bench, raw, stable_id
 
 from headrace.errors import ConnectionClosed, RemoteProtocolError, RpcError
 from headrace.mux import FrameSink, FunctionHandler, RawResult, Revision
@@ -315,7 +315,7 @@ class Late(msgspec.Struct):
     "result",
     [None, 5, "text", [1], b"", b"[]", b"5", b"{", object(), {"a": object()}, {"a": "\ud800"}, {1: {2: {3}}, "x": lambda: 0},
      Late("\udfff"), b"nul"],
-    ids=repr,
+    ids=stable_id,
 )
 def test_b86_a_result_that_cannot_be_written_is_one_error(result):
     bench = Bench()
@@ -344,7 +344,7 @@ def test_a_result_that_contains_itself_is_one_error():
         (RawResult(b'{"z":1}'), b'{"z":1}'),
         (b'{\n "a": [1,\n2]}', b'{"a":[1,2]}'), (RawResult(b'{\n"a":"b\\n"}'), b'{"a":"b\\n"}'),
     ],
-    ids=repr,
+    ids=stable_id,
 )
 def test_st01_results_are_one_line(result, wire):
     bench = Bench()
@@ -376,7 +376,7 @@ def test_jr10_the_tail_closes_every_result():
         (RpcError(1.5, "m"), {"code": -32603, "message": "m"}),
         (RemoteProtocolError("bad", rpc_code=-32602), {"code": -32602, "message": "bad"}),
     ],
-    ids=repr,
+    ids=stable_id,
 )
 def test_jr09_errors_are_valid_whatever_a_handler_raises(error, wire):
     bench = Bench()

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mux_support import StubLoop
+from mux_support import StubLoop, stable_id
 
 from headrace.errors import RpcError, ToolError
 from headrace.limits import Limits
@@ -140,7 +140,7 @@ def test_results_are_what_the_renderer_makes(case, revision):
         (None, "\x00\x1f\u2028\U0001f600"), (str, ""), (None, Colour.RED), (None, ToolResult(content="x", is_error=True)),
         (Forecast, ToolResult(structured_content=Forecast("x"), meta={"a": 1})), (None, msgspec.Raw(b'{"a":\n1}')),
     ],
-    ids=repr,
+    ids=stable_id,
 )
 def test_results_at_the_edges(annotation, value, revision):
     line = Line(annotation)
@@ -156,7 +156,7 @@ def test_results_at_the_edges(annotation, value, revision):
         (Forecast, {"city": 5}), (str, "\ud800"), (None, "\ud800"), (Forecast, Forecast("\udfff")),
         (None, {"a": float("inf")}), (None, object()), (int, None), (Forecast, None), (None, (x for x in ())),
     ],
-    ids=repr,
+    ids=stable_id,
 )
 def test_b105_b110_what_breaks_the_promise_or_json_is_one_error_result(annotation, value, revision):
     line = Line(annotation)
@@ -446,7 +446,7 @@ class BadText(ToolError):
         (ExceptionGroup("secret", [ValueError("secret")]), "tool 'boom' failed: internal error"),
         (RpcError(-32099, "m"), None), (RpcError(5, "\ud800", object()), None),
     ],
-    ids=repr,
+    ids=stable_id,
 )
 @pytest.mark.parametrize("kind", ["inline", "async", "thread"])
 def test_b86_jr36_errors_of_tools(run, caplog, exc, text, kind):
