@@ -34,7 +34,8 @@ cdef class Endpoint:
     cdef dict by_id                      # session id (bytes) -> session; the store's own table
     cdef frozenset handshakes            # revisions that may stand in the header of a session
     cdef object header_tools             # names of tools that mirror parameters (HN-20)
-    cdef list pool                       # output buffers between two uses
+    cdef Outbuf handy                    # the output buffer that is lent first
+    cdef list pool                       # more of them, between two uses
     cdef Outbuf nil
     cdef bytes date                      # the Date field of now
     cdef bytes json_head                 # head of the usual answer up to its length

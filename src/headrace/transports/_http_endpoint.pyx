@@ -107,7 +107,7 @@ cdef class Endpoint:
     @property
     def pooled_bytes(self):
         """Memory of output buffers that no connection uses now."""
-        return sum((<Outbuf>out).cap for out in self.pool)
+        return sum((<Outbuf>out).cap for out in self.pool) + (self.handy.cap if self.handy is not None else 0)
 
     def refresh(self):
         """Prepares what carries the time of day (RFC 9110 6.6.1); once a second is often enough."""
@@ -174,8 +174,14 @@ cdef class Connection:
     is queued, so an idle connection holds none."""
 
     cdef Outbuf queue(self):
+        cdef Endpoint ep
         if self.out is None:
-            self.out = <Outbuf>self.endpoint.pool.pop() if self.endpoint.pool else Outbuf.__new__(Outbuf)
+            ep = self.endpoint
+            if ep.handy is not None:
+                self.out = ep.handy
+                ep.handy = None
+            else:
+                self.out = <Outbuf>ep.pool.pop() if ep.pool else Outbuf.__new__(Outbuf)
         return self.out
 
     cdef int wake(self) except -1:
@@ -205,7 +211,9 @@ cdef class Connection:
             return 0
         elif out.n:
             self.write(out.take())
-        if len(self.endpoint.pool) < POOL_SIZE:
+        if self.endpoint.handy is None:
+            self.endpoint.handy = out
+        elif len(self.endpoint.pool) < POOL_SIZE:
             self.endpoint.pool.append(out)
         return 0
 
