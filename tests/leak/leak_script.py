@@ -5,6 +5,7 @@ the garbage collector is off while the workload runs.
 """
 
 import asyncio
+import contextlib
 import gc
 import sys
 import tempfile
@@ -93,10 +94,8 @@ async def errors(n):
     for _ in range(0, n, 100):
         running = [client.call("tools/call", bad[i % 5], link) for i in range(100)]
         for call in running:
-            try:
+            with contextlib.suppress(Exception):
                 await call
-            except Exception:
-                pass
             del call
         running.clear()
     link.close()
@@ -110,10 +109,8 @@ async def memory_connections(n):
         await client.call("ping", None, link)
         gone = [weakref.ref(server.mux.gate)]
         link.close()
-        try:
+        with contextlib.suppress(ConnectionError):
             await running
-        except ConnectionError:
-            pass
         del client, link, server, running
         for _ in range(100):
             if gone[0]() is None:
@@ -133,10 +130,8 @@ async def unix_connections(n):
             running = client.call("tools/call", params("never"), link)
             await client.call("ping", None, link)
             link.close() if i % 2 else link.abort()
-            try:
+            with contextlib.suppress(ConnectionError):
                 await running
-            except ConnectionError:
-                pass
         del client, link, running
         while listener.connections or app.runtime.in_flight:
             await asyncio.sleep(0.01)
