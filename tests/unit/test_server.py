@@ -442,3 +442,18 @@ def test_registration_errors_say_what_to_do():
     with pytest.raises(KeyError):
         app.remove_tool("nope")
     assert app.tools.names() == ["add", "forecast", "upper", "threaded"]
+
+
+def test_vn03_a_forced_revision_is_not_traded_for_another(run):
+    """The server answers an unknown revision with one it knows (VN-02); a client that was told which one to
+    speak gives up instead of speaking another (VN-03)."""
+    from headrace import ConnectFailed, connect
+
+    async def main():
+        with pytest.raises(ConnectFailed, match="does not speak 2025-06-18"):
+            async with connect(make(), revision="2025-06-18"):
+                pass
+        async with connect(make(), revision="2025-11-25") as client:
+            return client.protocol_version
+
+    assert run(main) == "2025-11-25"

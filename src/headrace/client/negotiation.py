@@ -267,6 +267,8 @@ async def initialize(channel: Channel, offer: Offer, phase: Phase) -> Agreement:
             f"no common protocol revision: the server answered initialize with {str(version)[:32]!r}, "
             f"we speak {', '.join(reversed(HANDSHAKE_REVISIONS))}"
         )
+    if offer.revision is not None and version != offer.revision:
+        raise ConnectFailed(f"the server does not speak {offer.revision}; it answered initialize with {version}")
     channel.mux.current = session.handshake
     channel.mux.null_ids = version < "2025-11-25"
     if http is None:
