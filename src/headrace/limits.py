@@ -45,7 +45,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     max_in_flight: int = 4_096
     """Requests of one line connection being handled at once. Beyond: parked, then reading pauses."""
     max_parked: int = 256
-    """Requests of one line connection waiting because of max_in_flight. Beyond: reading pauses."""
+    """Requests of one line connection waiting because of max_in_flight. Beyond, or beyond 4 MiB of them: reading
+    pauses; while requests of ours are unanswered: refused (-32603)."""
     max_in_flight_total: int = 65_536
     """Requests being handled in one server over all connections. Beyond: parked, or HTTP 503."""
     max_pending: int = 65_536
