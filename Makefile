@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PY := $(BIN)/python
-PYTEST := $(PY) -m pytest -q -p no:cacheprovider -n 2
+PYTEST := $(PY) -m pytest -q -p no:cacheprovider -n 2 --dist loadfile
 DEBUG_LIB := build/debug/lib
 ASAN_LIB := build/asan/lib
 
@@ -56,8 +56,10 @@ test-release: build peers
 	$(PYTEST) tests
 
 # The debug build asserts and counts live objects: the parts with state run on it once more.
+STATEFUL := $(addprefix tests/unit/test_,mux*.py link.py tool.py outbuf.py server.py http_server*.py http_client*.py \
+	client*.py lines.py envelope.py) tests/leak
 test-debug: debug
-	PYTHONPATH=$(DEBUG_LIB) HEADRACE_DEBUG=1 $(PYTEST) tests/unit tests/interaction tests/leak
+	PYTHONPATH=$(DEBUG_LIB) HEADRACE_DEBUG=1 $(PYTEST) $(wildcard $(STATEFUL))
 
 test-dist: $(VENV)/.ready
 	@tools/try_dist.sh $(PY) only
