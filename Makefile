@@ -21,22 +21,37 @@ help:
 	@echo "make lint    ruff, mypy, stubtest"
 	@echo "make dist    sdist and wheel into dist/"
 
+# What pyproject.toml asks for, without building the project itself: that is `build`.
+REQUIREMENTS = $(PY) -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb')); \
+	print(*[r for e in '$(1)'.split() for r in (p['project']['dependencies'] if e == 'base' else \
+	p['project']['optional-dependencies'][e])], *p['build-system']['requires'], sep='\n')"
+
 $(VENV)/.ready: pyproject.toml
+	@echo "setting up $(VENV)"
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
-	@$(PY) -m pip install -q -U pip "setuptools>=77" wheel "cython~=3.3.0"
-	@$(PY) -m pip install -q --no-build-isolation -e ".[cli,test]"
+	@$(PY) -m pip install -q -U pip
+	@$(call REQUIREMENTS,base cli) > $(VENV)/requirements.txt && $(PY) -m pip install -q -r $(VENV)/requirements.txt
+	@$(PY) -c "import sysconfig, pathlib; pathlib.Path(sysconfig.get_path('purelib'), 'headrace.pth').write_text('$(CURDIR)/src\n')"
+	@printf '#!/bin/sh\nexec "%s" -m headrace "$$@"\n' "$(abspath $(PY))" > $(BIN)/headrace && chmod +x $(BIN)/headrace
+	@touch $@
+
+$(VENV)/.ready-test: $(VENV)/.ready
+	@echo "installing what the tests need"
+	@$(call REQUIREMENTS,test) > $(VENV)/requirements-test.txt && $(PY) -m pip install -q -r $(VENV)/requirements-test.txt
 	@touch $@
 
 build: $(VENV)/.ready
+	@test -n "$$(find src/headrace/mux -name '*.so' 2>/dev/null)" || echo "compiling (one to three minutes, once)"
 	@$(PY) setup.py -q build_ext --inplace --parallel 2
 
 demo: build
 	@$(PY) examples/run_demo.py
 
 debug: $(VENV)/.ready
+	@echo "compiling the debug build into $(DEBUG_LIB)"
 	@HEADRACE_BUILD=debug $(PY) setup.py -q build_py --build-lib $(DEBUG_LIB) build_ext --build-lib $(DEBUG_LIB) --build-temp build/debug/tmp --parallel 2
 
-asan: $(VENV)/.ready
+asan: $(VENV)/.ready-test
 	@HEADRACE_BUILD=asan $(PY) setup.py -q build_py --build-lib $(ASAN_LIB) build_ext --build-lib $(ASAN_LIB) --build-temp build/asan/tmp --parallel 2
 	LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc \
 		PYTHONPATH=$(ASAN_LIB) $(PYTEST) --timeout 300 tests/unit/test_lines.py tests/unit/test_envelope.py tests/unit/test_http1.py tests/unit/test_sse.py tests/property tests/unit/test_mux.py
@@ -46,19 +61,19 @@ test: test-c lint test-release test-debug
 test-c:
 	@$(MAKE) --no-print-directory -C tests/csrc test
 
-lint: build
+lint: build $(VENV)/.ready-test
 	$(BIN)/ruff check -q .
 	$(BIN)/mypy
 	MYPYPATH=src $(PY) -m mypy.stubtest --concise --ignore-disjoint-bases --allowlist tools/stubtest_allow.txt --ignore-unused-allowlist \
 		$$(cd src && find headrace -name '*.pyx' | sed 's/\.pyx//; s#/#.#g')
 
-test-release: build peers
+test-release: build $(VENV)/.ready-test peers
 	$(PYTEST) tests
 
 # The debug build asserts and counts live objects: the parts with state run on it once more.
 STATEFUL := $(addprefix tests/unit/test_,mux*.py link.py tool.py outbuf.py server.py http_server*.py http_client*.py \
 	client*.py lines.py envelope.py) tests/leak
-test-debug: debug
+test-debug: debug $(VENV)/.ready-test
 	PYTHONPATH=$(DEBUG_LIB) HEADRACE_DEBUG=1 $(PYTEST) $(wildcard $(STATEFUL))
 
 test-dist: $(VENV)/.ready

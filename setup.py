@@ -87,7 +87,7 @@ setup(
     ext_modules=cythonize(
         extensions(),
         include_path=["src"],
-        compile_time_env=None,
+        nthreads=min(os.cpu_count() or 1, 4) if sys.platform == "linux" else 0,
         compiler_directives={
             "language_level": "3",
             "boundscheck": False,

@@ -4,6 +4,7 @@ import contextlib
 import os
 import re
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -99,6 +100,17 @@ def test_call_commands(folder, command):
             check(command.replace(":8000", f":{port}"))
     else:
         check(command)
+
+
+def test_the_curl_line(folder):
+    if shutil.which("curl") is None:
+        pytest.skip("curl is not installed")
+    port = free_port()
+    line = next(body for kind, body in BLOCKS if kind == "" and body.startswith("curl "))
+    with running(f"headrace serve weather.py --http 127.0.0.1:{port}"):
+        command = line.replace(":8000", f":{port}").replace("\\\n", " ")
+        done = subprocess.run(shlex.split(command), capture_output=True, text=True, timeout=30)
+    assert '"structuredContent":{"day 1":24' in done.stdout
 
 
 def test_the_client(folder):

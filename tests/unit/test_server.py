@@ -457,3 +457,35 @@ def test_vn03_a_forced_revision_is_not_traded_for_another(run):
             return client.protocol_version
 
     assert run(main) == "2025-11-25"
+
+
+def test_a_bare_list_annotation_may_hold_content(run):
+    """`list`, `list[Any]` and `list[object]` promise nothing: content blocks may be among the values."""
+    from headrace import Image
+
+    app = Server("t", version="1")
+    png = b"\x89PNG\r\n\x1a\n" + bytes(8)
+
+    @app.tool
+    async def bare() -> list:
+        return ["text", Image(png)]
+
+    @app.tool
+    async def objects() -> list[object]:
+        return [1, "two"]
+
+    async def body(pipe):
+        return (await pipe.call("bare"))["result"], (await pipe.call("objects"))["result"]
+
+    bare, objects = serve(run, app, body)
+    assert [block["type"] for block in bare["content"]] == ["text", "image"]
+    assert "structuredContent" not in bare
+    assert objects["structuredContent"] == [1, "two"]
+
+
+def test_run_inside_a_loop_says_what_to_do(run):
+    async def main():
+        with pytest.raises(UsageError, match="await server.serve"):
+            make().run(http=0)
+
+    run(main)

@@ -20,6 +20,8 @@ from headrace.transports.runtime import make_runtime
 from headrace.transports.workers import WorkerPool
 
 if TYPE_CHECKING:
+    import ssl as ssl_module
+
     from headrace.server.schema import HeaderParameter
     from headrace.wire import Envelope
 
@@ -259,17 +261,52 @@ class Server:
         self.lifespan_state = None
         self.sessions.clear()
 
-    async def serve(self, **where: Any) -> None:
-        """Hosts the server until it is stopped; see :func:`headrace.server.hosting.serve`."""
+    async def serve(
+        self,
+        *,
+        http: str | int | tuple[str, int] | None = None,
+        unix: str | None = None,
+        tcp: str | int | tuple[str, int] | None = None,
+        stdio: bool | None = None,
+        path: str = "/mcp",
+        ssl: ssl_module.SSLContext | None = None,
+        allowed_hosts: list[str] | None = None,
+        allowed_origins: list[str] | None = None,
+        cors_origins: list[str] | None = None,
+        json_only: bool = False,
+        on_ready: Callable[[list[str]], Any] | None = None,
+    ) -> None:
+        """Hosts the server until the task is cancelled, on stdio or where ``http``, ``unix`` or ``tcp`` say.
+
+        The parameters are those of :func:`headrace.server.hosting.serve`.
+        """
+        where = {key: value for key, value in locals().items() if key != "self"}
         from headrace.server.hosting import serve
 
         await serve(self, **where)
 
-    def run(self, **where: Any) -> None:
-        """Hosts the server, blocking: on stdio, or where ``http``, ``unix`` or ``tcp`` say.
+    def run(
+        self,
+        *,
+        http: str | int | tuple[str, int] | None = None,
+        unix: str | None = None,
+        tcp: str | int | tuple[str, int] | None = None,
+        stdio: bool | None = None,
+        path: str = "/mcp",
+        ssl: ssl_module.SSLContext | None = None,
+        allowed_hosts: list[str] | None = None,
+        allowed_origins: list[str] | None = None,
+        cors_origins: list[str] | None = None,
+        json_only: bool = False,
+        on_ready: Callable[[list[str]], Any] | None = None,
+        loop: str = "auto",
+    ) -> None:
+        """Hosts the server, blocking, until Ctrl-C or SIGTERM, or the end of stdin on stdio.
 
-        See :func:`headrace.server.hosting.run`.
+        The parameters are those of :func:`headrace.server.hosting.serve`; ``loop`` is ``"uvloop"``,
+        ``"asyncio"`` or ``"auto"`` (uvloop where it is installed).
         """
+        where = {key: value for key, value in locals().items() if key != "self"}
         from headrace.server.hosting import run
 
         run(self, **where)

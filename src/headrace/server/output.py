@@ -119,6 +119,9 @@ def _unstructured(tp: Any) -> bool:
     if isinstance(tp, type) and (is_block_type(tp) or issubclass(tp, str)):
         return True
     if (get_origin(tp) or tp) in _SEQUENCES:
+        # A list of anything may hold content blocks: it promises nothing.
+        if not get_args(tp) or get_args(tp)[0] in (Any, object):
+            return True
         return any(is_block_type(m) or m is ToolResult for arg in get_args(tp) for m in alternatives(arg))
     return False
 

@@ -32,8 +32,15 @@ def run_until_stopped(main: Callable[[], Coroutine[Any, Any, None]], *, loop: st
     """Runs ``main()`` until it returns, or until SIGINT or SIGTERM cancels it.
 
     After the first signal ``main`` may clean up; a second one ends the process in the signal's
-    default way. Returns normally in both orderly cases; exceptions of ``main`` are raised.
+    default way. Returns normally in both orderly cases; exceptions of ``main`` are raised, and UsageError
+    where a loop runs already.
     """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        pass
+    else:
+        raise UsageError("an event loop runs here already: use `await server.serve(...)` instead of run()")
     with asyncio.Runner(loop_factory=loop_factory(loop)) as runner:
         running = runner.get_loop()
         stopped = False
