@@ -477,15 +477,15 @@ def test_a_bare_list_annotation_may_hold_content(run):
     async def body(pipe):
         return (await pipe.call("bare"))["result"], (await pipe.call("objects"))["result"]
 
-    bare, objects = serve(run, app, body)
-    assert [block["type"] for block in bare["content"]] == ["text", "image"]
-    assert "structuredContent" not in bare
-    assert objects["structuredContent"] == [1, "two"]
+    mixed, plain = serve(run, app, body)
+    assert [block["type"] for block in mixed["content"]] == ["text", "image"]
+    assert "structuredContent" not in mixed
+    assert plain["structuredContent"] == [1, "two"]
 
 
 def test_run_inside_a_loop_says_what_to_do(run):
     async def main():
-        with pytest.raises(UsageError, match="await server.serve"):
+        with pytest.raises(UsageError, match=r"await server\.serve"):
             make().run(http=0)
 
     run(main)
