@@ -85,7 +85,10 @@ test-pythons: $(VENV)/.ready
 peers: $(VENV)/.ready
 	@$(MAKE) --no-print-directory -C tests/interop install PYTHON=$(abspath $(PY))
 
-bench: build peers
+bench: build $(VENV)/.ready-test peers
+	@$(PY) -m pytest -q -n0 -p no:cacheprovider benchmarks/micro_codec.py --benchmark-max-time=0.3 --benchmark-min-rounds=3 \
+		--benchmark-columns=min,median,ops --benchmark-sort=name
+	@$(PY) benchmarks/micro_inflight_memory.py
 	@$(PY) benchmarks/run.py
 
 dist: $(VENV)/.ready
