@@ -16,7 +16,7 @@ import client_server
 import pytest
 
 from headrace.cli.app import run
-from headrace.cli.arguments import arguments_of, parse_pair
+from headrace.cli.arguments import arguments_of, check_names, parse_pair
 from headrace.limits import describe
 
 ROOT = Path(__file__).parents[2]
@@ -59,14 +59,14 @@ def headrace(*arguments, stdin="", cwd=None, env=None, check=None):
 
 
 def plain_failure(done, status, *texts):
-    """One or two plain lines on stderr, nothing on stdout."""
+    """One plain line on stderr, which is given; nothing on stdout."""
     assert done.returncode == status, done
     assert done.stdout == ""
-    lines = done.stderr.splitlines()
-    assert 1 <= len(lines) <= 2 and lines[0].startswith("headrace: "), done.stderr
+    [line] = done.stderr.splitlines()
+    assert line.startswith("headrace: "), done.stderr
     for text in texts:
-        assert re.search(text, lines[0]), done.stderr
-    return lines
+        assert re.search(text, line), done.stderr
+    return line
 
 
 @pytest.fixture
@@ -165,6 +165,10 @@ def test_without_click_one_line_says_how_to_install_it():
         (["ls", "http://h", "--header", "ab"], "NAME=VALUE"),
         (["call", "tcp:1:1"], "name a server and a tool"),
         (["call", "tcp:1:1", "a=b"], "name of the tool"),
+        (["call", "forecast", "city=Oslo"], "the server is missing: headrace call SERVER forecast city=Oslo"),
+        (["call", "weather.py", "forecast"], "after --, for example -- headrace serve weather.py"),
+        (["ls", "127.0.0.1:18801/mcp"], "did you mean http://127.0.0.1:18801/mcp"),
+        (["ls", "localhost:18801"], "did you mean http://localhost:18801 or tcp:HOST:PORT"),
         (["call", "tcp:1:1", "t", "=b"], "key=value"),
         (["call", "tcp:1:1", "t", "word"], "key=value"),
         (["call", "tcp:1:1", "t", "a=@/nonexistent"], "No such file"),
@@ -185,14 +189,15 @@ def test_without_click_one_line_says_how_to_install_it():
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
-def test_bad_usage_is_status_2_and_two_lines(arguments, text, capsys):
+def test_bad_usage_is_status_2_and_one_line(arguments, text, capsys):
     if arguments[0] == "serve":
         done = headrace(*arguments)
     else:
         status = run(arguments)
         done = subprocess.CompletedProcess(arguments, status, *capsys.readouterr())
-    lines = plain_failure(done, 2, text)
-    assert lines[1].startswith("Try: headrace") and lines[1].endswith("--help")
+    line = plain_failure(done, 2, text)
+    command = "" if arguments[0] in ("cal", "frobnicate") else arguments[0] + " "
+    assert line.endswith(f" (headrace {command}--help explains)")
 
 
 # --- ls and call -------------------------------------------------------------------------------------
@@ -233,14 +238,71 @@ def test_failures_of_calls_are_status_1():
     assert plain.stdout == "" and "it went wrong" in plain.stderr
     assert json.loads(headrace("call", "fail", "--json", *SERVER, check=1).stdout)["isError"] is True
     plain_failure(headrace("call", "refuse", *SERVER), 1, r"refused \(-7\).*because")
-    plain_failure(headrace("call", "nothing", *SERVER), 1, "unknown tool")
-    plain_failure(headrace("call", "add", "a=x", "b=1", *SERVER), 2, "'x' is not integer")
+    plain_failure(headrace("call", "nothing", *SERVER), 1, r"unknown tool: nothing \(headrace ls lists them\)")
+    plain_failure(headrace("call", "ad", "a=1", *SERVER), 1, r"unknown tool: ad; did you mean add\?")
+    plain_failure(headrace("call", "add", "a=x", "b=1", *SERVER), 2, "a must be an integer, not 'x'")
     plain_failure(headrace("call", "sleep", "seconds=30", "--timeout", "0.2", *SERVER), 1, "no answer within 0.2 s")
-    plain_failure(headrace("ls", "tcp:127.0.0.1:1"), 1, "cannot connect to tcp:127.0.0.1:1")
+    refused = "connection refused; is the server running"
+    plain_failure(headrace("ls", "tcp:127.0.0.1:1"), 1, f"cannot connect to tcp:127.0.0.1:1: {refused}")
+    plain_failure(headrace("ls", "http://127.0.0.1:1/x"), 1, f"cannot connect to http://127.0.0.1:1/x: {refused}")
+    plain_failure(headrace("ls", "unix:/nonexistent"), 1, "cannot connect to unix:/nonexistent: .*is the server running")
     plain_failure(headrace("ls", "--", "/nonexistent/program"), 1, "no such command")
     exits = [sys.executable, "-c", "raise SystemExit('gone wrong')"]
     plain_failure(headrace("ls", "--", *exits), 1, "exited with status 1.*gone wrong")
     assert "Traceback" in headrace("ls", "tcp:127.0.0.1:1", "--traceback").stderr
+
+
+def test_arguments_that_the_tool_does_not_know(capsys):
+    plain_failure(headrace("call", "add", "a=1", "c=2", *SERVER), 2, "add has no argument 'c'; it takes a, b")
+    plain_failure(headrace("call", "echo", "texd=1", *SERVER), 2, r"it takes text \(did you mean 'text'\?\)")
+    plain_failure(headrace("call", "echo", "--args", '{"texd": 1}', *SERVER), 2, "echo has no argument 'texd'")
+
+
+def test_a_command_that_fails_is_started_once_and_says_why(tmp_path):
+    log = tmp_path / "log"
+    serve = "import os, sys; open(sys.argv[1], 'a').write('started '); os.execv(sys.executable, [sys.executable, '-m', "
+    serve += "'headrace', 'serve', 'nosuch.py'])"
+    done = headrace("ls", "--", sys.executable, "-c", serve, str(log))
+    plain_failure(done, 1, r"exited with status 2 \(stderr: headrace: there is no file 'nosuch.py'")
+    assert log.read_text() == "started "
+    ends = "import sys; open(sys.argv[1], 'a').write('ended ')"
+    done = headrace("ls", "--", sys.executable, "-c", ends, str(log))
+    plain_failure(done, 1, r"the program ended without serving; does it call app.run\(\)\?")
+    assert log.read_text() == "started ended "
+    hint = "import sys; print('real reason\\nTry: x --help', file=sys.stderr); sys.exit(3)"
+    plain_failure(headrace("ls", "--", sys.executable, "-c", hint), 1, r"status 3 \(stderr: real reason\)")
+
+
+def test_a_command_that_exits_at_the_probe_is_started_again(tmp_path):
+    """It read the probe: its exit is the answer of a server that knows only the handshake."""
+    code = (
+        "import json, os, sys\n"
+        "for line in sys.stdin:\n"
+        "    message = json.loads(line)\n"
+        "    if message['method'] == 'server/discover':\n"
+        "        sys.exit(1)\n"
+        "    if message['method'] == 'initialize':\n"
+        "        result = {'protocolVersion': '2025-06-18', 'capabilities': {'tools': {}}, "
+        "'serverInfo': {'name': 'old', 'version': '1'}}\n"
+        "    else:\n"
+        "        result = {'tools': []}\n"
+        "    if 'id' in message:\n"
+        "        print(json.dumps({'jsonrpc': '2.0', 'id': message['id'], 'result': result}), flush=True)\n"
+    )
+    done = headrace("ls", "--json", "--", sys.executable, "-c", code, check=0)
+    assert json.loads(done.stdout)["serverInfo"]["name"] == "old"
+
+
+def test_where_the_log_of_an_internal_error_is(tmp_path):
+    (tmp_path / "s.py").write_text(
+        "from headrace import Server\napp = Server('s', version='1')\n@app.tool\ndef boom() -> str:\n    1 / 0\n"
+    )
+    command = ["--", *HEADRACE, "serve", str(tmp_path / "s.py")]
+    done = headrace("call", "boom", *command, check=1)
+    assert done.stderr.splitlines() == [
+        "tool 'boom' failed: internal error", "headrace: run with --stderr to see the server's log"
+    ]  # fmt: skip
+    assert "ZeroDivisionError" in headrace("call", "boom", "--stderr", *command, check=1).stderr
 
 
 def test_progress_and_log_messages_go_to_stderr():
@@ -287,8 +349,17 @@ def test_a_reader_that_goes_away_is_no_traceback():
     )
     process.stdout.close()
     assert process.stderr.read() == ""
-    assert process.wait(30) == 1
+    assert process.wait(30) == 141
     process.stderr.close()
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
+def test_a_full_disk_is_one_plain_line():
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*HEADRACE, "ls", *SERVER], stdout=full, stderr=subprocess.PIPE, text=True, env=ENV, timeout=60
+        )
+    assert (done.returncode, done.stderr) == (1, "headrace: standard output: No space left on device\n")
 
 
 def test_ctrl_c_works_once(tmp_path):
@@ -428,6 +499,8 @@ SCHEMA = {
         "ref": {"$ref": "#/$defs/Point"},
         "loop": {"$ref": "#/$defs/Loop"},
         "free": True,
+        "yes": {"type": "boolean"},
+        "tags": {"type": "array"},
     },
     "$defs": {"Point": {"type": "object"}, "Loop": {"$ref": "#/$defs/Loop"}},
 }
@@ -436,7 +509,7 @@ SCHEMA = {
 @pytest.mark.parametrize(
     "text, value",
     [
-        ("s=1", "1"), ("s:=1", 1), ("i=1", 1), ("i=null", None), ("maybe=3", 3), ("either=3", "3"), ("open=3", "3"),
+        ("s=1", "1"), ("s:=1", 1), ("i=1", 1), ("maybe=null", None), ("maybe=3", 3), ("either=3", "3"), ("open=3", "3"),
         ("color=red", "red"), ("level=2", 2), ('ref={"x":1}', {"x": 1}), ("loop=x", "x"), ("free=1", "1"),
         ("new=1", "1"), ("new:=[1]", [1]), ("s=", ""), ("s=a:=b", "a:=b"), ("s=@@a", "@a"),
     ],
@@ -446,7 +519,29 @@ def test_values_follow_the_schema(text, value):
     assert arguments_of([given], {"z": 0}, SCHEMA) == {"z": 0, given.key: value}
 
 
-@pytest.mark.parametrize("text", ["i=x", "i=", "s:=x", "ref=x"])
-def test_values_that_are_not_json(text):
-    with pytest.raises(click.UsageError, match="JSON"):
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("i=x", "i must be an integer, not 'x'"), ("i=", "i must be an integer"), ("i=[1]", "i must be an integer"),
+        ("s:=x", "argument s: 'x' is not JSON"), ("yes=1", "yes must be true or false, not '1'"),
+        ("ref=x", 'ref must be JSON for an object, for example ref:=\'{"x": 1}\''),
+        ("tags=a", 'tags must be JSON for an array, for example tags:=\'["a"]\''),
+    ],
+)  # fmt: skip
+def test_values_that_are_not_what_the_schema_wants(text, message):
+    with pytest.raises(click.UsageError, match=re.escape(message)):
         arguments_of([parse_pair(text)], {}, SCHEMA)
+
+
+def test_names_that_a_schema_takes():
+    named = {"properties": {"a": {}}}
+    for schema in (
+        {}, {"properties": {}}, {**named, "additionalProperties": True}, {**named, "additionalProperties": {}},
+        {**named, "patternProperties": {}}, {"properties": {"b": {}}},
+    ):  # fmt: skip
+        check_names("t", {"b": 1}, schema)
+    for schema in (named, {**named, "additionalProperties": False}):
+        with pytest.raises(click.UsageError, match="t has no argument 'b'; it takes a"):
+            check_names("t", {"b": 1}, schema)
+    with pytest.raises(click.UsageError, match="it takes none"):
+        check_names("t", {"b": 1}, {"properties": {}, "additionalProperties": False})

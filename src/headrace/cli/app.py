@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import errno
 import os
 import sys
 from importlib import import_module
+from typing import Any
 
 import click
 
 from headrace._version import __version__
 
-__all__ = ("CommandGroup", "Failure", "complain", "run")
+__all__ = ("CommandGroup", "Failure", "WrongArguments", "complain", "run")
 
 COMMANDS = {
     "serve": "headrace.cli.serve",
@@ -26,9 +29,9 @@ _HELP = """Serve, list and call MCP (Model Context Protocol) tools.
   headrace serve weather.py                            host a server on stdio
   headrace serve weather.py --http 127.0.0.1:8000      host it on a socket
   headrace ls http://127.0.0.1:8000/mcp                what tools a server has
-  headrace ls -- python weather.py                     the same of a command
+  headrace ls -- headrace serve weather.py             the same of a command
   headrace call http://127.0.0.1:8000/mcp forecast city=Oslo days=3
-  headrace call forecast city=Oslo -- python weather.py
+  headrace call forecast city=Oslo -- headrace serve weather.py
 
 A server is a URL (http://, https://), unix:PATH, tcp:HOST:PORT, a command behind "--", or a name in
 a --config file.
@@ -43,8 +46,22 @@ class Failure(click.ClickException):
     exit_code = 1
 
 
+class WrongArguments(click.UsageError):
+    """Bad arguments of a tool (exit status 2): not the command's help explains them, but the tool's schema."""
+
+
+class _ReaderGone(Exception):
+    """Whoever read the output has enough."""
+
+
 class CommandGroup(click.Group):
     """Imports the module of a command when the command is used."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as exc:
+            raise _ReaderGone from exc  # click would end the process on its own
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -78,6 +95,18 @@ def complain(text: str) -> None:
     print(f"headrace: {' '.join(text.split())}", file=sys.stderr)
 
 
+_PIPE_CLOSED = 128 + 13
+"""What a shell reports of a program that SIGPIPE ended: whoever read the output has enough."""
+
+_OUTPUT_ERRORS = frozenset((errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO, errno.EBADF))
+
+
+def _forget_output() -> None:
+    """What is still buffered for standard output goes nowhere, without a complaint of the interpreter."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def run(arguments: list[str]) -> int:
     """Runs one command line; what follows the first ``--`` is the command of a server. Gives the exit status."""
     command: list[str] | None = None
@@ -93,18 +122,25 @@ def run(arguments: list[str]) -> int:
     except click.exceptions.NoArgsIsHelpError as exc:
         print(exc.format_message())
         return 2
+    except WrongArguments as exc:
+        complain(exc.format_message())
+        return 2
     except click.UsageError as exc:
-        complain(exc.format_message().rstrip("."))
-        path = exc.ctx.command_path if exc.ctx is not None else "headrace"
-        print(f"Try: {path} --help", file=sys.stderr)
+        # One line: a client that starts us quotes the last one.
+        name = f"headrace {arguments[0]}" if arguments and arguments[0] in COMMANDS else "headrace"
+        complain(f"{exc.format_message().rstrip('.')} ({name} --help explains)")
         return 2
     except click.ClickException as exc:
         complain(exc.format_message())
         return exc.exit_code
     except (click.Abort, KeyboardInterrupt):
         return 130
-    except BrokenPipeError:
-        # Whoever read our output has enough; the interpreter must not complain about it at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (BrokenPipeError, _ReaderGone):
+        _forget_output()
+        return _PIPE_CLOSED
+    except OSError as exc:
+        _forget_output()
+        where = exc.filename or ("standard output" if exc.errno in _OUTPUT_ERRORS else type(exc).__name__)
+        complain(f"{where}: {exc.strerror or exc}")
         return 1
     return status if isinstance(status, int) else 0

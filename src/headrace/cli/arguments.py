@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import sys
 from typing import Any
 
 import click
 
-__all__ = ("Given", "arguments_of", "parse_pair")
+from headrace.cli.app import WrongArguments
+
+__all__ = ("Given", "arguments_of", "check_names", "parse_pair")
 
 
 class Given:
@@ -53,21 +56,66 @@ def arguments_of(pairs: list[Given], base: dict[str, Any], schema: dict[str, Any
     """The arguments: ``base`` (from --args) with the pairs over it.
 
     A plain ``key=value`` is text where the schema allows a string there, or says nothing; else JSON.
-    Raises click.UsageError for what is not JSON then.
+    Raises WrongArguments for what is not JSON then, or of another type.
     """
     result = dict(base)
     for given in pairs:
         types = _types(schema, given.key)
         if given.as_json or (types and "string" not in types):
+            shown = given.value if len(given.value) <= 40 else given.value[:40] + "..."
             try:
-                result[given.key] = json.loads(given.value)
+                value = json.loads(given.value)
             except ValueError:
-                shown = given.value if len(given.value) <= 40 else given.value[:40] + "..."
-                wanted = f"{' or '.join(sorted(types))}, as JSON" if types else "JSON"
-                raise click.UsageError(f"argument {given.key}: {shown!r} is not {wanted}") from None
+                if given.as_json:
+                    raise WrongArguments(f"argument {given.key}: {shown!r} is not JSON") from None
+                raise WrongArguments(_wanted(given.key, types, shown)) from None
+            if not given.as_json and not _fits(value, types):
+                raise WrongArguments(_wanted(given.key, types, shown))
+            result[given.key] = value
         else:
             result[given.key] = given.value
     return result
+
+
+def check_names(tool: str, arguments: dict[str, Any], schema: dict[str, Any]) -> None:
+    """Raises WrongArguments for an argument that the schema does not know: most tools ignore it silently.
+
+    Schemas that allow more than they name, or name nothing, take everything.
+    """
+    known = schema.get("properties")
+    known = known if isinstance(known, dict) else {}
+    more = schema.get("additionalProperties")
+    if (more is not None and more is not False) or (not known and more is None) or _OPEN.intersection(schema):
+        return
+    for name in arguments:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f" (did you mean {near[0]!r}?)" if near else ""
+            raise WrongArguments(f"{tool} has no argument {name!r}; it takes {', '.join(known) or 'none'}{hint}")
+
+
+_OPEN = frozenset(("patternProperties", "allOf", "anyOf", "oneOf", "$ref", "if", "dependentSchemas"))
+"""Words through which a schema may know more properties than it lists."""
+
+_PLAIN = {"integer": "an integer", "number": "a number", "boolean": "true or false", "null": "null"}
+_STRUCTURED = {"array": ("an array", '["a"]'), "object": ("an object", '{"x": 1}')}
+
+
+def _wanted(key: str, types: set[str], shown: str) -> str:
+    """Says what a value must be, with an example of how structured ones are written."""
+    plain = [_PLAIN[kind] for kind in sorted(types) if kind in _PLAIN]
+    structured = [_STRUCTURED[kind] for kind in sorted(types) if kind in _STRUCTURED]
+    parts = [" or ".join(plain)] if plain else []
+    if structured:
+        parts.append(f"JSON for {' or '.join(name for name, _ in structured)}")
+        return f"{key} must be {' or '.join(parts)}, for example {key}:='{structured[0][1]}'"
+    return f"{key} must be {' or '.join(parts) or 'JSON'}, not {shown!r}"
+
+
+def _fits(value: Any, types: set[str]) -> bool:
+    kind = _NAMES.get(type(value), "null")
+    whole = isinstance(value, float) and value.is_integer() and "integer" in types
+    return kind in types or whole or (kind == "integer" and "number" in types) or not types & _NAMED
 
 
 def _types(schema: dict[str, Any] | None, key: str) -> set[str]:
@@ -107,3 +155,4 @@ def _types_of(node: Any, root: dict[str, Any], depth: int) -> set[str]:
 
 
 _NAMES = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}
+_NAMED = {*_NAMES.values(), "null"}

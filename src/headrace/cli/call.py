@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import difflib
 import json
 import mimetypes
 import os
@@ -12,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.app import Failure
-from headrace.cli.arguments import arguments_of, parse_pair
+from headrace.cli.app import Failure, complain
+from headrace.cli.arguments import arguments_of, check_names, parse_pair
 from headrace.cli.peers import connect_options, run_with
 
 if TYPE_CHECKING:
     from headrace.client import Client
+    from headrace.types import Tool
 
 __all__ = ("command",)
 
@@ -25,7 +27,7 @@ _HELP = """Call a tool of SERVER, or of the command behind "--".
 
 \b
   headrace call http://127.0.0.1:8000/mcp forecast city=Oslo days=3
-  headrace call forecast city=Oslo -- python weather.py
+  headrace call forecast city=Oslo -- headrace serve weather.py
   headrace call tcp:127.0.0.1:9000 add --args '{"a": 1, "b": 2}'
   headrace call weather forecast city=Oslo --config servers.json
 
@@ -61,6 +63,9 @@ def command(
 ) -> int:
     rest = list(words)
     server = None if ctx.obj is not None or not rest else rest.pop(0)
+    if server is not None and rest and "=" in rest[0] and server.isidentifier() and options["config"] is None:
+        typed = " ".join(words)[:100]
+        raise click.UsageError(f"the server is missing: headrace call SERVER {typed}, or a command behind '--'", ctx)
     if not rest:
         raise click.UsageError("name a server and a tool: headrace call SERVER TOOL key=value ...", ctx)
     tool = rest.pop(0)
@@ -70,15 +75,23 @@ def command(
     base = _base(args_json)
     shown = _Progress() if (sys.stderr.isatty() if progress is None else progress) else None
 
+    from headrace.errors import RpcError
+
     async def body(client: Client) -> dict[str, Any]:
-        schema = None
-        if any(not given.as_json for given in pairs):
-            found = [each for each in await client.list_tools(timeout=options["timeout"]) if each.name == tool]
-            schema = found[0].input_schema if found else None
+        tools = await _tools(client, options["timeout"]) if pairs or base else None
+        schema = next((each.input_schema for each in tools or () if each.name == tool), None)
         arguments = arguments_of(pairs, base, schema)
+        if schema is not None:
+            check_names(tool, arguments, schema)
         params = {"name": tool, "arguments": arguments}
         try:
             return await client.request("tools/call", params, on_progress=shown)
+        except RpcError as exc:
+            if tools is None:
+                tools = await _tools(client, options["timeout"])
+            if tools and all(each.name != tool for each in tools):
+                raise Failure(_unknown(tool, [each.name for each in tools])) from exc
+            raise
         finally:
             if shown is not None:
                 shown.clear()
@@ -89,7 +102,30 @@ def command(
         print(json.dumps(result, indent=2, ensure_ascii=False))
     else:
         _show(result, sys.stderr if failed else sys.stdout, output)
+    if failed and ctx.obj is not None and not options["show_stderr"] and _is_internal(result):
+        complain("run with --stderr to see the server's log")
     return 1 if failed else 0
+
+
+async def _tools(client: Client, timeout: float | None) -> list[Tool] | None:
+    """The tools, or None where the server does not list them."""
+    from headrace.errors import RpcError
+
+    try:
+        return await client.list_tools(timeout=timeout)
+    except RpcError:
+        return None
+
+
+def _unknown(tool: str, names: list[str]) -> str:
+    near = difflib.get_close_matches(tool, names, 1)
+    return f"unknown tool: {tool}{f'; did you mean {near[0]}?' if near else ''} (headrace ls lists them)"
+
+
+def _is_internal(result: dict[str, Any]) -> bool:
+    """Whether the tool failed in a way that only the server's log explains."""
+    blocks = result.get("content")
+    return any(isinstance(b, dict) and "internal error" in str(b.get("text")) for b in blocks or ())
 
 
 def _base(text: str | None) -> dict[str, Any]:

@@ -20,9 +20,9 @@ _HELP = """List the tools of SERVER, or of the command behind "--".
 \b
   headrace ls http://127.0.0.1:8000/mcp
   headrace ls unix:/run/weather.sock
-  headrace ls -- python weather.py
+  headrace ls -- headrace serve weather.py
   headrace ls weather --config servers.json
-  headrace ls --json -- python weather.py | jq '.tools[].name'
+  headrace ls --json -- headrace serve weather.py | jq '.tools[].name'
 """
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import sys
 import traceback
 from collections.abc import Awaitable, Callable
@@ -59,12 +60,31 @@ def peer_of(server: str | None, command: list[str] | None, options: dict[str, An
         arguments.update(more)
         headers = configured | headers
     else:
-        target = server
+        target = _address(server)
     if headers:
         arguments["headers"] = headers
     if isinstance(target, list) and options["show_stderr"]:
         arguments["stderr"] = 2
     return target, arguments
+
+
+def _address(server: str) -> str:
+    if server.endswith(".py") or (":" not in server and os.path.exists(server)):
+        command = f"headrace serve {server}" if server.endswith(".py") else server
+        raise click.UsageError(
+            f"cannot connect to {server[:100]!r}: use a URL, unix:PATH or tcp:HOST:PORT, or put the command "
+            f"after --, for example -- {command[:120]}"
+        )
+    if _ADDRESS.match(server) or _HOST.match(server):
+        return server
+    raise click.UsageError(
+        f"cannot connect to {server[:100]!r}: use an http:// or https:// URL, unix:PATH, tcp:HOST:PORT, or put "
+        "the command after --, for example -- headrace serve weather.py"
+    )
+
+
+_ADDRESS = re.compile(r"(?i:https?://)|unix:.|tcp:.")
+_HOST = re.compile(r"[\w.\[-][\w.:\]-]*(:\d|/)")
 
 
 def _header(text: str) -> tuple[str, str]:

@@ -37,6 +37,11 @@ class Channel:
         self.stream: Any = None
         """The handshake era's event stream of the server's own messages, over HTTP."""
 
+    @property
+    def unheard(self) -> bool:
+        """Whether the server ended without having read what was sent to it."""
+        return False
+
     def stop(self, reason: HeadraceError) -> None:
         """Calls that wait fail with ``reason`` at once, and no more are taken."""
         self.mux.close(reason)
@@ -106,6 +111,10 @@ class _ChildChannel(Channel):
     def __init__(self, mux: Mux, session: ClientSession, sink: Sink, child: Any) -> None:
         super().__init__(mux, session, sink)
         self.child = child
+
+    @property
+    def unheard(self) -> bool:
+        return bool(self.child.unheard)
 
     async def close(self) -> None:
         try:

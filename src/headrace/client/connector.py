@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
@@ -20,6 +21,7 @@ from headrace.errors import (
     ConnectFailed,
     ConnectionClosed,
     HeadraceError,
+    HttpStatusError,
     RequestTimeout,
     RpcError,
     UsageError,
@@ -123,9 +125,11 @@ def parse_target(
             host, port = parse_address(rest)
             where = LineTarget(target, host=host, port=port)
         else:
+            text = f"cannot connect to {target[:100]!r}: "
+            if _HOST_AND_PORT.fullmatch(target[:300]):
+                raise UsageError(f"{text}did you mean http://{target[:100]} or tcp:HOST:PORT?")
             raise UsageError(
-                f"cannot connect to {target[:100]!r}: use an http:// or https:// URL, unix:PATH, "
-                "tcp:HOST:PORT, or a list for a command"
+                f"{text}use an http:// or https:// URL, unix:PATH, tcp:HOST:PORT, or a list for a command"
             )
     elif isinstance(target, list | tuple):
         argv = [os.fspath(part) if isinstance(part, str | os.PathLike) else part for part in target]
@@ -152,6 +156,10 @@ def parse_target(
     if not command and (env is not None or inherit_env or cwd is not None or stderr is not None):
         raise UsageError("env, inherit_env, cwd and stderr are for commands")
     return where
+
+
+_HOST_AND_PORT = re.compile(r"(\[[0-9a-fA-F:]+\]|[\w.-]+):\d+(/\S*)?|[\w-]+(\.[\w-]+)+/\S*")
+"""A URL without its scheme."""
 
 
 class _Connect:
@@ -235,8 +243,11 @@ class _Connect:
     ) -> tuple[Channel, Agreement]:
         """The server ended the connection because of the probe: the handshake gets a fresh one."""
         await channel.close()
-        if not self._target.reopens:
-            raise cause
+        if channel.unheard and getattr(cause, "exit_code", None) == 0:
+            why = "the program ended without serving; does it call app.run()?"
+            raise ConnectFailed(why, exit_code=0) from cause
+        if not self._target.reopens or channel.unheard:
+            raise cause  # it never came to the probe: a second start would end the same way
         phase.name = "opening the connection again, after the server closed it at server/discover"
         try:
             channel = await self._target.open(session, self._limits)
@@ -255,7 +266,18 @@ class _Connect:
         text = f"initialize failed: {exc}" if isinstance(exc, RpcError) else str(exc)
         if where not in text:
             text = f"cannot connect to {where}: {text}"
+        if "/mcp" not in where and _not_found(exc):
+            text += "; is the path right? The endpoint is usually /mcp"
         return ConnectFailed(text, exit_code=exc.exit_code if isinstance(exc, ConnectionClosed) else None)
+
+
+def _not_found(exc: BaseException | None) -> bool:
+    """Whether a failure comes from an HTTP 404 that is no answer of an MCP endpoint."""
+    while exc is not None:
+        if isinstance(exc, HttpStatusError) and exc.status == 404:
+            return True
+        exc = exc.__cause__
+    return False
 
 
 async def _close_quietly(channel: Channel) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headrace.errors import UsageError
 
-__all__ = ("LOOPBACK", "format_address", "is_loopback", "parse_address")
+__all__ = ("LOOPBACK", "format_address", "is_loopback", "parse_address", "why_not_connected")
 
 LOOPBACK = "127.0.0.1"
 
@@ -37,6 +37,15 @@ def _port(port: str, text: str) -> int:
 def format_address(host: str, port: int) -> str:
     """The text form, IPv6 addresses in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def why_not_connected(exc: Exception) -> str:
+    """Why connecting failed, in plain words."""
+    if isinstance(exc, ConnectionRefusedError):
+        return "connection refused; is the server running?"
+    if isinstance(exc, FileNotFoundError):
+        return "there is no such socket; is the server running?"
+    return str(getattr(exc, "strerror", None) or exc or type(exc).__name__)
 
 
 def is_loopback(host: str) -> bool:

@@ -24,6 +24,7 @@ from headrace.mux import Mux
 from headrace.transports._http_client import HttpChannel as _HttpChannel
 from headrace.transports._http_conn import HttpConn
 from headrace.transports._http_request import encode_header_value
+from headrace.transports.address import why_not_connected
 from headrace.wire._http1 import header_line
 
 __all__ = ("Endpoint", "HttpChannel", "open_http", "param_headers", "parse_url")
@@ -217,6 +218,8 @@ class HttpChannel(_HttpChannel):
         except asyncio.CancelledError:
             conn.connect_failed(ConnectionClosed("the connection was closed"))
             raise
+        except ConnectionRefusedError as exc:
+            failure = ConnectFailed(f"cannot connect to {self.endpoint}: {why_not_connected(exc)}")
         except (OSError, tls.SSLError, UnicodeError) as exc:
             failure = ConnectFailed(f"{self.endpoint}: {phase[0]} failed: {exc}")
         except Exception as exc:

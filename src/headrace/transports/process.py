@@ -13,8 +13,10 @@ A child that nobody closed is killed when the object is collected or the interpr
 import asyncio
 import atexit
 import contextlib
+import fcntl
 import os
 import signal
+import termios
 import time
 import weakref
 from collections.abc import Callable
@@ -43,7 +45,8 @@ class ChildProcess:
 
     ``pid``: process id, also the id of its process group and session. ``exit_code``: ``None`` while it
     runs, then 0 to 255 or the negative number of a signal. ``transport``, ``protocol``: the connection to its
-    stdin and stdout. All methods belong to the loop's thread, any task.
+    stdin and stdout. ``unheard``: it ended without having read all that was sent to it, so its end is no
+    answer to that. All methods belong to the loop's thread, any task.
     """
 
     transport: FdTransport
@@ -55,6 +58,10 @@ class ChildProcess:
         self.command = command
         self.protocol = protocol
         self.exit_code: int | None = None
+        self.unheard = False
+        self._stdin = -1  # the transport's; here only to look at
+        self._output_over = False
+        self._broke = False  # a write or read of ours failed
         self._loop = loop
         self._owner = os.getpid()
         self._grace = grace
@@ -96,6 +103,7 @@ class ChildProcess:
             os.close(stdout)
             self._stderr.connection_lost(None)
             raise
+        self._stdin = stdin
         try:
             self.transport = FdTransport(
                 self._loop, self.protocol, stdout, stdin, exclusive=True, extra={"pid": self.pid},
@@ -187,6 +195,8 @@ class ChildProcess:
         self._signal(signal.SIGKILL if self._killed else signal.SIGTERM)
         code = self._watch.reap()
         self.exit_code = UNKNOWN_EXIT if code is None else code
+        if not self._closing and not self._lost:
+            self.unheard = self._left_unread()
         self._cancel_timer()
         if self._end_timer is not None:
             self._end_timer.cancel()
@@ -197,6 +207,20 @@ class ChildProcess:
         else:
             self._errors.finish(None)
         self._sweep(self._loop.time() + min(self._grace, _LEFTOVER_GRACE), self._killed)
+
+    def _left_unread(self) -> bool:
+        # Closing without an end of its output means that a write broke just now. The pipe keeps what it
+        # holds as long as our end is open.
+        if self._broke if self._output_over else self.transport.is_closing():
+            return True
+        if self.transport.get_write_buffer_size():
+            return True
+        left = bytearray(4)
+        try:
+            fcntl.ioctl(self._stdin, termios.FIONREAD, left)
+        except OSError:
+            return False
+        return any(left)
 
     def _sweep(self, deadline: float, killed: bool, pause: float = _LEFTOVER_POLL) -> None:
         self._timer = None
@@ -231,6 +255,8 @@ class ChildProcess:
 
     def _output_ended(self, exc: BaseException | None) -> None:
         # End of stdout or a broken pipe: mostly because the process ends, and then its status says why.
+        self._output_over = True
+        self._broke = exc is not None
         if self.exit_code is not None:
             self.transport.lose(self._reason())
         else:

@@ -16,6 +16,7 @@ __all__ = ("HasFileno", "StderrTail")
 _FORWARD_MAX = 1024 * 1024  # queued for a slow reader of the copy; beyond that its output has a gap
 _FORWARD_LINGER = 1.0  # seconds the last of the copy may take after the child is gone
 _LINE_MAX = 300  # characters of a line quoted in an error message
+_HINTS = ("Try: ", "Try '")  # how command lines point at their help, below what is wrong
 
 
 class HasFileno(Protocol):
@@ -58,12 +59,19 @@ class StderrTail:
         return bytes(self._kept[-self._limit :])
 
     def last_line(self) -> str:
-        """The last line with something in it, made printable and short; ``""`` when there is none."""
+        """The last line that tells something, made printable and short; ``""`` when there is none.
+
+        A hint at the help ("Try: ...") is quoted only when there is nothing else.
+        """
+        hint = ""
         for raw in reversed(self.tail().splitlines()):
             line = "".join(c if c.isprintable() else " " for c in raw.decode("utf-8", "replace")).strip()
             if line:
-                return line if len(line) <= _LINE_MAX else line[: _LINE_MAX - 3] + "..."
-        return ""
+                line = line if len(line) <= _LINE_MAX else line[: _LINE_MAX - 3] + "..."
+                if not line.startswith(_HINTS):
+                    return line
+                hint = hint or line
+        return hint
 
     def connection_made(self, transport: FdTransport) -> None:
         """Nothing to do: reading has begun."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.errors import ConnectFailed, UsageError
 from headrace.transports._link import LineLink
-from headrace.transports.address import LOOPBACK, format_address
+from headrace.transports.address import LOOPBACK, format_address, why_not_connected
 
 if TYPE_CHECKING:
     from headrace.limits import Limits
@@ -145,5 +145,5 @@ async def open_lines(
             await loop.create_connection(protocol, host, port)
     except OSError as exc:
         where = f"unix:{unix}" if unix is not None else f"tcp:{format_address(host, port)}"
-        raise ConnectFailed(f"cannot connect to {where}: {exc.strerror or exc}") from exc
+        raise ConnectFailed(f"cannot connect to {where}: {why_not_connected(exc)}") from exc
     return link
