@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PY := $(BIN)/python
-PYTEST := $(PY) -m pytest -q -p no:cacheprovider -n 2 --dist loadfile
+PYTEST := $(PY) -m pytest -q -p no:cacheprovider -n 3 --dist loadfile
 DEBUG_LIB := build/debug/lib
 ASAN_LIB := build/asan/lib
 
