@@ -17,6 +17,7 @@ import pytest
 
 from headrace.cli.app import run
 from headrace.cli.arguments import arguments_of, check_names, parse_pair
+from headrace.cli.signature import signature
 from headrace.limits import describe
 
 ROOT = Path(__file__).parents[2]
@@ -114,6 +115,7 @@ def test_version_and_help():
         flag = f"--{name.replace('_', '-')} "
         assert flag in limits and flag not in options
     assert "nesting" in limits.lower()
+    assert re.search(r"Options:\n  --http", options)
 
 
 def test_version_does_not_load_the_command_line():
@@ -206,6 +208,7 @@ def test_bad_usage_is_status_2_and_one_line(arguments, text, capsys):
 def test_ls_of_a_command():
     text = headrace("ls", *SERVER, check=0).stdout
     assert "add(a: integer, b: integer)\tAdds.\n" in text
+    assert re.search(r"^norm\(point: (Point|object{x, y}), when\?: date\|null\)", text, re.M)
     listing = json.loads(headrace("ls", "--json", *SERVER, check=0).stdout)
     assert listing["serverInfo"]["name"] == "tester" and listing["protocolVersion"] == "2026-07-28"
     tool = next(t for t in listing["tools"] if t["name"] == "add")
@@ -321,10 +324,19 @@ def test_servers_of_a_config_file(tmp_path):
     assert headrace("call", "local", "add", "a=1", "b=1", "--config", str(config), check=0).stdout == "2\n"
     plain_failure(headrace("ls", "far", "--config", str(config)), 1, "127.0.0.1:1")
     plain_failure(headrace("ls", "bad", "--config", str(config)), 2, "command or a url")
+    assert headrace("ls", "--config", str(config), check=0).stdout == "local\nfar\nbad\n"
+    plain_failure(headrace("ls", "tcp:127.0.0.1:1", "--config", str(config)), 1, "connect to tcp:127.0.0.1:1")
     plain_failure(headrace("ls", "none", "--config", str(config)), 2, "it has local, far, bad")
     plain_failure(headrace("ls", "x", "--config", str(tmp_path / "missing")), 2, "No such file")
     config.write_text("[]")
     plain_failure(headrace("ls", "x", "--config", str(config)), 2, "mcpServers")
+    config.write_text("{")
+    plain_failure(headrace("ls", "x", "--config", str(config)), 2, "is not JSON")
+    broken = {"a": {"command": "x", "args": "-y"}, "b": {"command": "x", "env": []}, "c": {"command": "x", "env": [1]}}
+    config.write_text(json.dumps({"servers": {**broken, "local": command}}))
+    assert headrace("call", "local", "add", "a=1", "b=1", "--config", str(config), check=0).stdout == "2\n"
+    plain_failure(headrace("ls", "a", "--config", str(config)), 2, 'server \'a\': "args" must be a list')
+    plain_failure(headrace("ls", "c", "--config", str(config)), 2, 'server \'c\': "env" must be an object')
 
 
 def test_binary_content_is_summarised_or_saved(tmp_path):
@@ -341,6 +353,12 @@ def test_binary_content_is_summarised_or_saved(tmp_path):
     out = tmp_path / "out"
     done = headrace("call", "picture", "--output", str(out), *server, check=0)
     assert done.stdout == f"{out}/image-1.png\n" and (out / "image-1.png").read_bytes()[:4] == b"\x89PNG"
+    (out / "image-1.png").write_text("mine")
+    for number in (2, 3):
+        done = headrace("call", "picture", "--output", str(out), *server, check=0)
+        assert done.stdout == f"{out}/image-1-{number}.png\n"
+    assert (out / "image-1.png").read_text() == "mine"
+    plain_failure(headrace("call", "picture", "--output", str(out / "image-1.png"), *server), 1, "not a directory")
 
 
 def test_a_reader_that_goes_away_is_no_traceback():
@@ -482,6 +500,61 @@ def test_serve_on_a_busy_port(weather):
         for flag in ("--http", "--tcp"):
             done = headrace("serve", PROGRAM, flag, f"127.0.0.1:{port}")
             plain_failure(done, 1, "(?i)address already in use")
+
+
+def test_serve_where_it_cannot_be(weather, tmp_path):
+    path = str(tmp_path / "s.sock")
+    with serving("weather.py", "--unix", path, cwd=weather):
+        plain_failure(headrace("serve", PROGRAM, "--unix", path), 1, f"{path}: another server listens there")
+    missing = str(tmp_path / "none" / "s.sock")
+    plain_failure(headrace("serve", PROGRAM, "--unix", missing), 1, f"cannot be served: {missing}: No such file")
+    plain_failure(headrace("serve", PROGRAM, "--http", "nowhere.invalid:0"), 1, "nowhere.invalid:0: ")
+
+
+def test_serve_on_a_terminal_says_what_it_waits_for(weather):
+    master, slave = os.openpty()
+    process = subprocess.Popen(
+        [*HEADRACE, "serve", "weather.py"], stdin=slave, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        text=True, cwd=weather, env=ENV,
+    )  # fmt: skip
+    os.close(slave)
+    try:
+        lines = [process.stderr.readline() for _ in range(3)]
+        assert any(line.startswith("headrace: serving weather on stdio (") and "--http" in line for line in lines)
+        os.write(master, b"\x04")
+        process.communicate(timeout=30)
+        assert process.returncode == 0
+    finally:
+        process.kill()
+        process.wait(10)
+        os.close(master)
+
+
+# --- a tool on one line ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "schema, text",
+    [
+        ({"type": "integer"}, "a: integer"), ({}, "a"), (True, "a"), ({"const": "x"}, "a: x"),
+        ({"enum": ["red", "green", 1, None, ""]}, 'a: red|green|1|null|""'),
+        ({"enum": [f"value{i:02}" for i in range(40)]}, "a: " + "|".join(f"value{i:02}" for i in range(7)) + "|..."),
+        ({"type": "array", "items": {"type": "string"}}, "a: array of string"), ({"type": "array"}, "a: array"),
+        ({"type": "array", "items": {"enum": [1, 2]}}, "a: array of (1|2)"),
+        ({"type": "string", "format": "date-time"}, "a: date-time"),
+        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "a: integer|null"), ({"anyOf": [{}, {}]}, "a"),
+        ({"type": ["string", "null"]}, "a: string|null"), ({"$ref": "#/$defs/Point"}, "a: Point"),
+        ({"$ref": "#/$defs/Color"}, "a: red|blue"), ({"$ref": "#/$defs/Loop"}, "a"), ({"$ref": "x"}, "a"),
+        ({"type": "object", "properties": {"x": {}, "y": {}}}, "a: object{x, y}"), ({"type": "object"}, "a: object"),
+        ({"type": "object", "properties": {key: {} for key in "abcdefgh"}}, "a: object{a, b, c, d, e, f, ...}"),
+    ],
+)  # fmt: skip
+def test_signatures(schema, text):
+    defs = {"Point": {"type": "object"}, "Color": {"enum": ["red", "blue"]}, "Loop": {"$ref": "#/$defs/Loop"}}
+    root = {"properties": {"a": schema}, "required": ["a"], "$defs": defs}
+    assert signature("t", root) == f"t({text})"
+    assert signature("t", {"properties": {"a": {"type": "null"}}}) == "t(a?: null)"
+    assert signature("t", {"properties": 1, "required": 2}) == "t()"
 
 
 # --- key=value ---------------------------------------------------------------------------------------

@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 import gc
 import json
+import os
+import signal
 import sys
 import warnings
 from pathlib import Path
@@ -378,6 +380,22 @@ def test_b82_the_server_goes_away_under_a_call(run):
             assert client.closed
             with pytest.raises(ConnectionClosed):
                 client.notify("x/y")
+
+    run(main)
+
+
+def test_b82_a_lost_line_connection_is_closed_without_a_call(run):
+    async def main():
+        async with connect([sys.executable, PROGRAM], inherit_env=True) as client:
+            assert not client.closed
+            os.kill(client._channel.child.pid, signal.SIGKILL)
+            for _ in range(1000):
+                if client.closed:
+                    break
+                await asyncio.sleep(0.01)
+            assert client.closed
+            with pytest.raises(ConnectionClosed, match="SIGKILL"):
+                await client.call_tool("add", {"a": 1, "b": 2})
 
     run(main)
 

@@ -116,7 +116,7 @@ def test_a_stale_socket_file_is_replaced_and_others_are_not(tmp_path):
     with socket.socket(socket.AF_UNIX) as s:
         s.bind(path)
         s.listen()
-        with pytest.raises(UsageError, match="another server"):
+        with pytest.raises(OSError, match="another server"):
             remove_stale_socket(path)
     remove_stale_socket(path)
     assert not os.path.exists(path)

@@ -73,6 +73,8 @@ def command(
         raise click.UsageError(f"{tool!r} stands where the name of the tool should be", ctx)
     pairs = [parse_pair(text) for text in rest]
     base = _base(args_json)
+    if output is not None:
+        _check_folder(output)
     shown = _Progress() if (sys.stderr.isatty() if progress is None else progress) else None
 
     from headrace.errors import RpcError
@@ -201,11 +203,35 @@ def _binary(what: str, data: Any, mime: Any, number: int, folder: str | None) ->
     if folder is None:
         return f"[{what}, {mime}, {len(raw)} bytes; --output DIR saves it]"
     # The name is ours: nothing of the server's text becomes part of a path.
-    path = os.path.join(folder, f"{what.split()[0]}-{number}{mimetypes.guess_extension(str(mime)) or '.bin'}")
+    stem = os.path.join(folder, f"{what.split()[0]}-{number}")
+    return _save(raw, stem, mimetypes.guess_extension(str(mime)) or ".bin")
+
+
+def _check_folder(folder: str) -> None:
+    """Makes the folder; raises Failure when nothing can be saved there, before the tool does its work."""
     try:
         os.makedirs(folder, exist_ok=True)
-        with open(path, "wb") as file:
-            file.write(raw)
+    except FileExistsError:
+        raise Failure(f"--output {folder}: not a directory") from None
     except OSError as exc:
-        raise Failure(f"{path}: {exc.strerror}") from exc
-    return path
+        raise Failure(f"--output {folder}: {exc.strerror}") from exc
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise Failure(f"--output {folder}: not writable")
+
+
+def _save(raw: bytes, stem: str, ending: str) -> str:
+    """Writes a new file and gives its path: what is there already stays, the new one gets a number more."""
+    path = stem + ending
+    for again in range(2, _MAX_FILES):
+        try:
+            with open(path, "xb") as file:
+                file.write(raw)
+            return path
+        except FileExistsError:
+            path = f"{stem}-{again}{ending}"
+        except OSError as exc:
+            raise Failure(f"{path}: {exc.strerror}") from exc
+    raise Failure(f"{stem}{ending}: there are too many files of that name")
+
+
+_MAX_FILES = 10_000

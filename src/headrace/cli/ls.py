@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from headrace.cli.config import read_config
 from headrace.cli.peers import connect_options, run_with
+from headrace.cli.signature import signature
 
 if TYPE_CHECKING:
     from headrace.client import Client
     from headrace.types import Tool
 
-__all__ = ("command", "signature")
+__all__ = ("command",)
 
 _HELP = """List the tools of SERVER, or of the command behind "--".
 
@@ -21,6 +24,7 @@ _HELP = """List the tools of SERVER, or of the command behind "--".
   headrace ls http://127.0.0.1:8000/mcp
   headrace ls unix:/run/weather.sock
   headrace ls -- headrace serve weather.py
+  headrace ls --config servers.json              the names in it
   headrace ls weather --config servers.json
   headrace ls --json -- headrace serve weather.py | jq '.tools[].name'
 """
@@ -31,6 +35,9 @@ _HELP = """List the tools of SERVER, or of the command behind "--".
 @connect_options
 @click.pass_context
 def command(ctx: click.Context, /, server: str | None, as_json: bool, **options: Any) -> int:
+    if server is None and ctx.obj is None and options["config"] is not None:
+        return _names(read_config(options["config"]), as_json)
+
     async def body(client: Client) -> tuple[dict[str, Any], list[Tool]]:
         about = {
             "protocolVersion": client.protocol_version,
@@ -50,25 +57,23 @@ def command(ctx: click.Context, /, server: str | None, as_json: bool, **options:
         _table(about, tools)
     else:
         for tool in tools:
-            print(f"{signature(tool)}\t{_summary(tool)}")
+            print(f"{signature(tool.name, tool.input_schema)}\t{_summary(tool)}")
+    return 0
+
+
+def _names(servers: dict[str, Any], as_json: bool) -> int:
+    """The servers of a config file. Their commands and URLs may hold secrets and are not shown."""
+    if as_json:
+        print(json.dumps({"servers": list(servers)}, indent=2, ensure_ascii=False))
+    else:
+        for name in servers:
+            print(name)
     return 0
 
 
 def _summary(tool: Tool) -> str:
     text = (tool.description or tool.title or "").strip()
     return text.splitlines()[0] if text else ""
-
-
-def signature(tool: Tool) -> str:
-    """A tool with its arguments on one line: ``forecast(city: string, days?: integer)``."""
-    required = tool.input_schema.get("required") or []
-    parts = []
-    for name, schema in (tool.input_schema.get("properties") or {}).items():
-        kind = schema.get("type") if isinstance(schema, dict) else None
-        if isinstance(kind, list):
-            kind = "|".join(str(k) for k in kind)
-        parts.append(f"{name}{'' if name in required else '?'}{f': {kind}' if kind else ''}")
-    return f"{tool.name}({', '.join(parts)})"
 
 
 def _table(about: dict[str, Any], tools: list[Tool]) -> None:
@@ -85,11 +90,11 @@ def _table(about: dict[str, Any], tools: list[Tool]) -> None:
         from rich.table import Table
     except ImportError:
         for tool in tools:
-            print(f"  {signature(tool)}  {_summary(tool)}")
+            print(f"  {signature(tool.name, tool.input_schema)}  {_summary(tool)}")
         return
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("tool", overflow="fold")
     table.add_column("description", overflow="fold")
     for tool in tools:
-        table.add_row(escape(signature(tool)), escape(_summary(tool)))
+        table.add_row(escape(signature(tool.name, tool.input_schema)), escape(_summary(tool)))
     Console().print(table)

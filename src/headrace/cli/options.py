@@ -29,7 +29,7 @@ class GroupedCommand(click.Command):
                 record = parameter.get_help_record(ctx)
                 if record is not None:
                     bounds.append(record)
-            else:
+            elif isinstance(parameter, click.Option):
                 record = parameter.get_help_record(ctx)
                 if record is not None:
                     main.append(record)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from headrace.cli.app import Failure
+from headrace.cli.config import configured, read_config
 
 if TYPE_CHECKING:
     from headrace.client import Client
@@ -27,7 +28,9 @@ def connect_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """The options of every command that connects to a server."""
     for option in reversed(
         (
-            click.option("--config", metavar="FILE", help='JSON with {"mcpServers": {NAME: ...}}; SERVER is a NAME.'),
+            click.option(
+                "--config", metavar="FILE", help='JSON with {"mcpServers": {NAME: ...}}; SERVER may be a NAME.'
+            ),
             click.option(
                 "--header", metavar="NAME=VALUE", multiple=True, help="HTTP header of every request. Repeatable."
             ),
@@ -55,10 +58,12 @@ def peer_of(server: str | None, command: list[str] | None, options: dict[str, An
         arguments["inherit_env"] = True
     elif server is None:
         raise click.UsageError("name a server: a URL, unix:PATH, tcp:HOST:PORT, or a command behind '--'")
-    elif options["config"] is not None:
-        target, more, configured = _configured(server, options["config"])
+    elif options["config"] is not None and not (
+        _ADDRESS.match(server) and server not in read_config(options["config"])
+    ):
+        target, more, own = configured(server, options["config"])
         arguments.update(more)
-        headers = configured | headers
+        headers = own | headers
     else:
         target = _address(server)
     if headers:
@@ -92,30 +97,6 @@ def _header(text: str) -> tuple[str, str]:
     if not at:
         raise click.UsageError(f"--header {text!r}: use NAME=VALUE")
     return text[:at].strip(), text[at + 1 :].strip()
-
-
-def _configured(name: str, path: str) -> tuple[Any, dict[str, Any], dict[str, str]]:
-    try:
-        with open(path, encoding="utf-8") as file:
-            servers = json.load(file)["mcpServers"]
-        known = ", ".join(servers) or "no servers"
-    except OSError as exc:
-        raise click.UsageError(f"--config {path}: {exc.strerror}") from None
-    except (ValueError, KeyError, TypeError):
-        raise click.UsageError(f'--config {path}: not JSON with {{"mcpServers": {{NAME: ...}}}}') from None
-    entry = servers.get(name)
-    if entry is None:
-        raise click.UsageError(f"--config {path} has no server {name!r}; it has {known}")
-    try:
-        if "url" in entry:
-            return str(entry["url"]), {}, {str(k): str(v) for k, v in (entry.get("headers") or {}).items()}
-        argv = [str(entry["command"]), *(str(a) for a in entry.get("args") or [])]
-        more: dict[str, Any] = {"env": {str(k): str(v) for k, v in (entry.get("env") or {}).items()}}
-        if entry.get("cwd"):
-            more["cwd"] = os.path.expanduser(str(entry["cwd"]))
-        return argv, more, {}
-    except (KeyError, TypeError, AttributeError):
-        raise click.UsageError(f"--config {path}: server {name!r} needs a command or a url") from None
 
 
 def run_with(

@@ -64,6 +64,7 @@ def command(ctx: click.Context, /, target: str, with_traceback: bool, log_level:
     logging.basicConfig(
         level=log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
+    at_terminal = sys.stdin is not None and sys.stdin.isatty()  # asked before standard input is taken over
     on_stdio = not (options["http"] or options["unix"] or options["tcp"])
     with contextlib.ExitStack() as stack:
         claimed = None
@@ -78,11 +79,13 @@ def command(ctx: click.Context, /, target: str, with_traceback: bool, log_level:
                 raise Failure(str(exc)) from exc
         server = load_server(target, with_traceback=with_traceback)
         server.set_limits(limits_of(options, server.limits))
-        _host(server, loop, with_traceback, claimed, options)
+        _host(server, loop, with_traceback, claimed, at_terminal, options)
     return 0
 
 
-def _host(server: Server, loop: str, with_traceback: bool, claimed: Any, options: dict[str, Any]) -> None:
+def _host(
+    server: Server, loop: str, with_traceback: bool, claimed: Any, at_terminal: bool, options: dict[str, Any]
+) -> None:
     from headrace.errors import UsageError
     from headrace.server.hosting import serve
     from headrace.transports.run import run_until_stopped
@@ -91,6 +94,11 @@ def _host(server: Server, loop: str, with_traceback: bool, claimed: Any, options
         for address in addresses:
             if address != "stdio":
                 complain(f"serving {server.name} on {address}")
+            elif at_terminal:
+                complain(
+                    f"serving {server.name} on stdio (for a client that starts it); "
+                    "--http HOST:PORT for HTTP; end with Ctrl-D"
+                )
 
     async def host() -> None:
         status = 1
@@ -125,5 +133,9 @@ def _host(server: Server, loop: str, with_traceback: bool, claimed: Any, options
         if with_traceback:
             traceback.print_exception(exc)
         if isinstance(exc, OSError):
-            raise Failure(f"{server.name} cannot be served: {exc.strerror or exc}") from exc
+            text = str(exc.strerror or exc)
+            where = [str(options[way]) for way in ("http", "unix", "tcp") if options[way]]
+            if where and not any(each in text for each in where):
+                text = f"{exc.filename or ', '.join(where)}: {text}"
+            raise Failure(f"{server.name} cannot be served: {text}") from exc
         raise Failure(f"{server.name} failed: {type(exc).__name__}: {exc}") from exc

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import socket
 import stat
@@ -89,7 +90,8 @@ class _Refused(asyncio.Protocol):
 
 
 def remove_stale_socket(path: str) -> None:
-    """Removes a socket file nobody listens on. Raises UsageError when the path is something else."""
+    """Removes a socket file nobody listens on. Raises UsageError when the path is something else, OSError
+    (EADDRINUSE) when a server listens there."""
     try:
         mode = os.stat(path).st_mode
     except FileNotFoundError:
@@ -104,7 +106,7 @@ def remove_stale_socket(path: str) -> None:
             return
         except OSError:
             return
-    raise UsageError(f"another server listens on {path}")
+    raise OSError(errno.EADDRINUSE, "another server listens there", path)
 
 
 async def serve_lines(
