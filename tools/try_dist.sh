@@ -37,7 +37,7 @@ for version in 3.11 3.12 3.13; do
   "$python" -m venv "$venv"
   "$venv/bin/python" -m pip install -q -U pip
   # Unoptimised: what is tried is that it builds and behaves, not how fast it is.
-  CFLAGS=-O0 "$venv/bin/python" -m pip install -q "$sdist[cli]" pytest pytest-timeout hypothesis pytest-xdist
+  CFLAGS=-O0 "$venv/bin/python" -m pip install -q "$sdist[cli]" pytest pytest-timeout hypothesis pytest-xdist pydantic
   (cd "$work" && "../../$venv/bin/headrace" --version)
   if "$venv/bin/python" -m pytest -q -p no:cacheprovider -n 3 -o pythonpath="tests tests/unit" \
       tests/unit/test_mux*.py tests/unit/test_link.py tests/unit/test_task*.py tests/unit/test_server.py \
