@@ -434,6 +434,17 @@ def test_serve_factories_and_other_names(weather):
     assert headrace("call", "forecast", "city=Rome", *server, cwd="/", check=0).stdout == "3 days in Rome\n"
 
 
+def test_a_wrong_path_and_an_unknown_host_are_named(weather):
+    with serving("weather.py", "--http", "127.0.0.1:0", cwd=weather) as (_, [address]):
+        for url in (address.removesuffix("/mcp"), address.removesuffix("mcp"), address.replace("/mcp", "/x")):
+            hint = "is the path right.*usually /mcp"
+            plain_failure(headrace("ls", url), 1, f"cannot connect to {url}: .*{hint}")
+            plain_failure(headrace("ls", url, "--revision", "2025-11-25"), 1, hint)
+    plain_failure(headrace("ls", "http://nowhere.invalid/mcp"), 1, r"looking up nowhere.invalid failed: [^\[]+$")
+    done = headrace("ls", "--", "./weather.py", cwd=weather)
+    plain_failure(done, 1, r"started with: python ./weather.py, or headrace serve ./weather.py")
+
+
 def test_serve_on_sockets(weather, tmp_path):
     flags = ["--http", "127.0.0.1:0", "--tcp", "0", "--unix", str(tmp_path / "s.sock")]
     with serving("weather.py", *flags, "--path", "/tools", cwd=weather) as (process, addresses):

@@ -26,7 +26,7 @@ from headrace.errors import (
     RpcError,
     UsageError,
 )
-from headrace.jsonrpc import LOG_LEVELS
+from headrace.jsonrpc import LOG_LEVELS, METHOD_NOT_FOUND
 from headrace.limits import DEFAULT, Limits
 from headrace.transports.address import parse_address
 
@@ -272,9 +272,11 @@ class _Connect:
 
 
 def _not_found(exc: BaseException | None) -> bool:
-    """Whether a failure comes from an HTTP 404 that is no answer of an MCP endpoint."""
+    """Whether a failure comes from an HTTP 404 that is no answer of a method (JR-37)."""
     while exc is not None:
         if isinstance(exc, HttpStatusError) and exc.status == 404:
+            return True
+        if isinstance(exc, RpcError) and exc.http_status == 404 and exc.code != METHOD_NOT_FOUND:
             return True
         exc = exc.__cause__
     return False

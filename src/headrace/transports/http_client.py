@@ -221,7 +221,7 @@ class HttpChannel(_HttpChannel):
         except ConnectionRefusedError as exc:
             failure = ConnectFailed(f"cannot connect to {self.endpoint}: {why_not_connected(exc)}")
         except (OSError, tls.SSLError, UnicodeError) as exc:
-            failure = ConnectFailed(f"{self.endpoint}: {phase[0]} failed: {exc}")
+            failure = ConnectFailed(f"{self.endpoint}: {phase[0]} failed: {why_not_connected(exc)}")
         except Exception as exc:
             self.mux.runtime.report("a connection could not be opened", exc)
             failure = ConnectFailed(f"{self.endpoint}: {phase[0]} failed: {type(exc).__name__}")

@@ -120,7 +120,13 @@ def _why(exc: OSError, command: str, cwd: str | os.PathLike[str] | None) -> str:
     if isinstance(exc, FileNotFoundError):
         if os.sep in command and os.path.exists(os.path.join(cwd or "", command)):
             return "the interpreter named in its first line does not exist"
-        return "no such command"
+        return "no such command" + _python_hint(command, cwd)
     if isinstance(exc, PermissionError):
-        return "not executable"
+        return "not executable" + _python_hint(command, cwd)
     return exc.strerror or str(exc)
+
+
+def _python_hint(command: str, cwd: str | os.PathLike[str] | None) -> str:
+    if command.endswith(".py") and os.path.isfile(os.path.join(cwd or "", command)):
+        return f"; a Python file is started with: python {command}, or headrace serve {command}"
+    return ""
