@@ -168,6 +168,7 @@ def test_without_click_one_line_says_how_to_install_it():
         (["call", "tcp:1:1"], "name a server and a tool"),
         (["call", "tcp:1:1", "a=b"], "name of the tool"),
         (["call", "forecast", "city=Oslo"], "the server is missing: headrace call SERVER forecast city=Oslo"),
+        (["call", "forecast", "city=Oslo", "--config", "f.json"], "the server is missing"),
         (["call", "weather.py", "forecast"], "after --, for example -- headrace serve weather.py"),
         (["ls", "127.0.0.1:18801/mcp"], "did you mean http://127.0.0.1:18801/mcp"),
         (["ls", "localhost:18801"], "did you mean http://localhost:18801 or tcp:HOST:PORT"),

@@ -63,7 +63,7 @@ def command(
 ) -> int:
     rest = list(words)
     server = None if ctx.obj is not None or not rest else rest.pop(0)
-    if server is not None and rest and "=" in rest[0] and server.isidentifier() and options["config"] is None:
+    if server is not None and rest and "=" in rest[0] and server.isidentifier():
         typed = " ".join(words)[:100]
         raise click.UsageError(f"the server is missing: headrace call SERVER {typed}, or a command behind '--'", ctx)
     if not rest:
