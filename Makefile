@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PY := $(BIN)/python
-PYTEST := $(PY) -m pytest -q -p no:cacheprovider -n 3 --dist loadfile
+# A test that fails on a crowded machine gets a second chance, and the summary says so (R).
+PYTEST := $(PY) -m pytest -q -p no:cacheprovider -n 3 --dist loadfile --reruns 2 -rR
 DEBUG_LIB := build/debug/lib
 ASAN_LIB := build/asan/lib
 
