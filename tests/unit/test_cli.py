@@ -15,6 +15,7 @@ import click
 import client_server
 import pytest
 
+import headrace
 from headrace.cli.app import run
 from headrace.cli.arguments import arguments_of, check_names, parse_pair
 from headrace.cli.signature import signature
@@ -22,7 +23,7 @@ from headrace.limits import describe
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = str(Path(client_server.__file__))
-ENV = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "COLUMNS": "100"}
+ENV = {**os.environ, "PYTHONPATH": str(Path(headrace.__file__).parents[1]), "COLUMNS": "100"}
 HEADRACE = [sys.executable, "-m", "headrace"]
 SERVER = ["--", sys.executable, PROGRAM]
 

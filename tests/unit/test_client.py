@@ -16,6 +16,7 @@ import pytest
 from client_server import Point, app
 from scripted_peer import MODERN, Script, error, handshake
 
+import headrace
 from headrace import (
     ConnectFailed,
     ConnectionClosed,
@@ -43,7 +44,7 @@ async def served(transport, loop_name="asyncio", **options):
         async with connect(app, **options) as client:
             yield client
     elif transport == "command":
-        env = {"PYTHONPATH": str(Path(PROGRAM).parents[2] / "src")}
+        env = {"PYTHONPATH": str(Path(headrace.__file__).parents[1])}
         async with connect([sys.executable, PROGRAM, loop_name], env=env, **options) as client:
             yield client
     else:
@@ -699,7 +700,7 @@ def test_b21_dropped_and_left_open_at_the_end_of_the_loop(run, target):
     async def main():
         if target == "command":
             where = [sys.executable, PROGRAM]
-            options = {"env": {"PYTHONPATH": str(Path(PROGRAM).parents[2] / "src")}}
+            options = {"env": {"PYTHONPATH": str(Path(headrace.__file__).parents[1])}}
         else:
             where, options = app, {}
         if target == "tcp":

@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 
+import headrace
 from headrace.errors import ConnectFailed, ConnectionClosed, UsageError
 from headrace.limits import Limits
 from headrace.transports._fdio import live_transports
 from headrace.transports.exitwatch import UNKNOWN_EXIT
 from headrace.transports.spawn import INHERITED, child_environment, spawn
 
-SRC = str(Path(__file__).parents[2] / "src")
+SRC = str(Path(headrace.__file__).parents[1])
 PY = [sys.executable, "-u", "-c"]
 ECHO = "import sys,os\nwhile b := os.read(0, 65536): os.write(1, b)"
 

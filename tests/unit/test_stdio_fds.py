@@ -16,10 +16,11 @@ from pathlib import Path
 
 import pytest
 
+import headrace
 from headrace.errors import UsageError
 from headrace.transports import stdio
 
-SRC = str(Path(__file__).parents[2] / "src")
+SRC = str(Path(headrace.__file__).parents[1])
 DATA = b"".join(b"line %06d \xe2\x9c\x93\n" % i for i in range(5_000))
 
 SERVER = """

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
+import headrace
 from headrace.transports.workers import WorkerPool
 
 VAR = contextvars.ContextVar("VAR", default="unset")
-SRC = Path(__file__).parents[2] / "src"
+SRC = Path(headrace.__file__).parents[1]
 
 
 @pytest.fixture
