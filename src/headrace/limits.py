@@ -72,6 +72,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Silence on an event stream after which a comment is sent (B39)."""
     max_client_connections: int = 256
     """HTTP connections of one client. Beyond: calls wait for a free one."""
+    max_waiting_answers: int = 1_024
+    """Answers of a client to its server that wait for an HTTP connection. Beyond: dropped."""
     stderr_tail_bytes: int = 64 * _KIB
     """Last output of a child's stderr kept for error messages."""
     page_size: int = 1_000

@@ -85,13 +85,16 @@ def test_parked_requests_are_bounded_in_bytes():
     assert bench.at_rest()
 
 
-def test_a_large_parked_request_is_read_as_it_was_at_first():
-    """A frame that is scanned loosely when it comes must not be lost when it is scanned again."""
+def test_a_large_request_is_checked_before_it_is_parked():
+    """JR-02: broken text far inside a long frame is told at once; a good one waits for its turn."""
     bench = Bench(max_in_flight=1)
     bench.request(0, "wait")
     bench.feed(raw(1, "echo", '{"arguments":{"a":[1,,2],"b":"' + "x" * 5000 + '"}}'))
+    assert bench.answers[1]["code"] == -32700
+    bench.feed(raw(2, "echo", '{"arguments":{"a":[1,2],"b":"' + "x" * 5000 + '"}}'))
+    assert 2 not in bench.answers
     bench.done(0)
-    assert bench.answers[1] == {"text": "hi"}
+    assert bench.answers[2] == {"text": "hi"}
     assert bench.at_rest()
 
 

@@ -489,3 +489,73 @@ def test_run_inside_a_loop_says_what_to_do(run):
             make().run(http=0)
 
     run(main)
+
+
+def test_b17_a_handler_that_only_sends_lets_others_in(run):
+    """B17, B70: `await ctx.progress()` is a real suspension now and then, so one sender cannot hold the loop."""
+    app = make()
+    seen = []
+
+    @app.tool
+    async def chatter(ctx: Context) -> str:
+        for n in range(10_000):
+            await ctx.progress(n)
+            if ctx.cancelled:
+                return "stopped"
+            seen.append(n)
+        return "done"
+
+    async def body(pipe):
+        pipe.send("a", "tools/call", {"name": "chatter"}, meta=META)
+        other = await pipe.call("add", {"a": 1, "b": 1}, id="b")
+        at = len(seen)
+        pipe.send(None, "notifications/cancelled", {"requestId": "a"})
+        await asyncio.sleep(0.05)
+        return other, at, len(seen), pipe.mux.debug_counts()
+
+    other, at, end, counts = serve(run, app, body)
+    assert other["result"]["structuredContent"] == 2
+    assert at < 10_000 and end < 10_000
+    assert set(counts.values()) == {0}
+
+
+@pytest.mark.parametrize("number", ["1e400", "9" * 5000, "-1e999"])
+def test_b105_numbers_out_of_range_in_meta_do_not_fail_a_tool(run, number):
+    app = Server("t", version="1")
+
+    @app.tool
+    async def look(ctx: Context) -> str:
+        await ctx.log("info", "x")
+        return str(sorted(ctx.meta)[-1])
+
+    async def body(pipe):
+        frame = (
+            '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"look","_meta":{'
+            '"io.modelcontextprotocol/protocolVersion":"2026-07-28",'
+            '"io.modelcontextprotocol/clientCapabilities":{},"x":' + number + "}}}"
+        )
+        pipe.raw(frame.encode())
+        return pipe.out
+
+    [answer] = serve(run, app, body)
+    assert answer["result"]["content"][0]["text"] == "x"
+
+
+@pytest.mark.parametrize("bad", [b'{"a":nonsense}', b'{"a":"\xff\xfe"}', b'{"a":"\\ud800"}'])
+@pytest.mark.parametrize("method", ["tools/list", "server/discover", "tools/call"])
+def test_jr02_st07_long_frames_are_checked_whole(run, method, bad):
+    """JR-02, ST-07, B84: broken JSON is -32700 in long frames as in short ones, also where nobody decodes it."""
+
+    async def body(pipe):
+        pad = b'"pad":"' + b"x" * 5000 + b'"'
+        meta = b'"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",'
+        meta += b'"io.modelcontextprotocol/clientCapabilities":{}}'
+        pipe.raw(
+            b'{"jsonrpc":"2.0","id":1,"method":"' + method.encode() + b'","params":{"name":"add",' + pad + b","
+            + meta + b',"arguments":' + bad + b"}}"
+        )
+        return pipe.out, await pipe.call("add", {"a": 1, "b": 1}, id="alive")
+
+    out, alive = serve(run, make(), body)
+    assert out[0]["error"]["code"] == -32700
+    assert alive["result"]["structuredContent"] == 2

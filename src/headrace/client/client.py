@@ -17,6 +17,7 @@ from headrace.errors import (
     LocalProtocolError,
     RemoteProtocolError,
     RequestTimeout,
+    RpcError,
     UsageError,
 )
 from headrace.jsonrpc import HEADER_MISMATCH, LOG_LEVEL, LOG_LEVELS
@@ -338,7 +339,11 @@ class Client:
                 raise
             except HeadraceError as exc:
                 if relay is not None:
-                    await relay.finish()
+                    # The peer's own error comes behind its progress; a call that failed here fails now.
+                    if isinstance(exc, RpcError):
+                        await relay.finish()
+                    else:
+                        relay.stop()
                 if self._http is None or not again or self._mux.closed:
                     raise
                 again = False

@@ -28,7 +28,7 @@ from headrace.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, PA
 from headrace.wire._outbuf import live_bytes
 
 from headrace.wire._cjson cimport (
-    HR_BAD_UTF8, HR_BATCH, HR_ERROR, HR_INVALID, HR_NOTIFICATION, HR_OK, HR_REQUEST, HR_RESULT, HR_SCAN_LOOSE,
+    HR_BAD_UTF8, HR_BATCH, HR_ERROR, HR_INVALID, HR_NOTIFICATION, HR_OK, HR_REQUEST, HR_RESULT,
     HR_T_INT, HR_T_NULL, HR_T_OBJECT, HR_T_STRING, HR_TOO_DEEP, hr_envelope, hr_envelope_scan,
     hr_token,
 )
@@ -51,7 +51,6 @@ __all__ = (
 )
 
 cdef enum:
-    LOOSE_FROM = 4096               # frames from this size on are not scanned twice (ceiling.md 1a)
     PARKED_BYTES = 4 * 1024 * 1024  # reading pauses at this size of parked frames, however few they are
     RUNNING = 0
     ANSWERED = 1
@@ -115,7 +114,7 @@ cdef class Mux:
         cdef int rc
         if self.closed:
             return 0
-        rc = hr_envelope_scan(p, n, self.max_depth, HR_SCAN_LOOSE if n >= LOOSE_FROM else 0, &env)
+        rc = hr_envelope_scan(p, n, self.max_depth, 0, &env)
         if rc == HR_OK and env.kind == HR_REQUEST:
             return self.request(p, n, &env, sink, False)
         try:
@@ -391,7 +390,7 @@ cdef class Mux:
         n = PyBytes_GET_SIZE(frame)
         self.parked_bytes -= n
         if not sink.closed and hr_envelope_scan(
-            PyBytes_AS_STRING(frame), n, self.max_depth, HR_SCAN_LOOSE if n >= LOOSE_FROM else 0, &env
+            PyBytes_AS_STRING(frame), n, self.max_depth, 0, &env
         ) == HR_OK:
             self.request(PyBytes_AS_STRING(frame), n, &env, sink, True)
         return True

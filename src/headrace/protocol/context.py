@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Generator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +31,27 @@ class _Sent:
         yield
 
 
+class _Turn:
+    """An awaitable that lets the event loop run once: other clients, and news of this one, get their turn."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[Any, None, None]:
+        yield
+
+
 _SENT = _Sent()
+_TURN = _Turn()
+_SENDS_A_TURN = 32
+
+
+def _read_meta(raw: bytes) -> dict[str, Any]:
+    """``_meta`` as a dict; numbers beyond what Python's floats and int() take do not fail the request (B105)."""
+    try:
+        meta = _decode(raw)
+    except ValueError:
+        meta = json.loads(raw, parse_int=lambda digits: int(digits) if len(digits) < 1000 else float(digits))
+    return dict(meta)
 
 
 class Context:
@@ -40,11 +61,12 @@ class Context:
     thread (plain ``def``) the methods may be called from that thread and need no ``await``.
     """
 
-    __slots__ = ("_exchange", "_meta")
+    __slots__ = ("_exchange", "_meta", "_sends")
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
         self._meta: dict[str, Any] | None = None
+        self._sends = 0
 
     def __repr__(self) -> str:
         return f"<Context of request {self.request_id!r}>"
@@ -64,7 +86,7 @@ class Context:
         """The request's ``_meta``, empty when it has none."""
         if self._meta is None:
             raw = self._exchange.meta
-            self._meta = _decode(raw) if raw is not None else {}
+            self._meta = _read_meta(raw) if raw is not None else {}
         return self._meta
 
     @property
@@ -102,7 +124,7 @@ class Context:
         ``done`` must increase from call to call, other values are dropped; ``total`` is in the same
         unit. Await the result to slow down to what the client reads.
         """
-        return self._exchange.progress(done, total, message) or _SENT
+        return self._exchange.progress(done, total, message) or self._sent()
 
     def log(self, level: str, data: Any, logger: str | None = None) -> Any:
         """Sends a log message to the client when it wants this ``level`` (SF-40, SF-41).
@@ -116,14 +138,19 @@ class Context:
         exchange = self._exchange
         wanted = self.meta.get(LOG_LEVEL) if exchange.revision.modern else exchange.mux.gate.log_level
         if wanted is None or rank < _LEVELS.get(wanted, 99):
-            return _SENT
+            return self._sent()
         body: dict[str, Any] = {"level": level, "data": data}
         if logger is not None:
             body["logger"] = logger
         return self._send(_LOG_METHOD, _encode(body))
 
     def _send(self, method: bytes, params: bytes) -> Any:
-        return self._exchange.notify(method, params) or _SENT
+        return self._exchange.notify(method, params) or self._sent()
+
+    def _sent(self) -> Any:
+        # A handler that only sends would never suspend: now and then its await is a real one.
+        self._sends += 1
+        return _SENT if self._sends % _SENDS_A_TURN else _TURN
 
 
 class ThreadContext(Context):

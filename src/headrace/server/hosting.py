@@ -55,7 +55,7 @@ async def serve(
     tcp_at = parse_address(tcp) if tcp is not None else None
     if not path.startswith("/"):
         raise UsageError(f"path {path!r} must begin with a slash")
-    async with server.running(), contextlib.AsyncExitStack() as stack:
+    async with server.running(), _Listeners() as listeners:
         addresses: list[str] = []
         if http_at is not None:
             from headrace.transports.http_server import serve_http
@@ -71,18 +71,18 @@ async def serve(
                 cors_origins=cors_origins,
                 json_only=json_only,
             )
-            stack.push_async_callback(listener.close)
+            listeners.add(listener)
             addresses.append(listener.url)
         if unix is not None or tcp_at is not None:
             from headrace.transports.stream import serve_lines
 
             if unix is not None:
                 lines = await serve_lines(server, unix=unix)
-                stack.push_async_callback(lines.close)
+                listeners.add(lines)
                 addresses += lines.addresses
             if tcp_at is not None:
                 lines = await serve_lines(server, host=tcp_at[0], port=tcp_at[1])
-                stack.push_async_callback(lines.close)
+                listeners.add(lines)
                 addresses += lines.addresses
         if stdio:
             if on_ready is not None:
@@ -92,6 +92,22 @@ async def serve(
             if on_ready is not None:
                 on_ready(addresses)
             await asyncio.get_running_loop().create_future()
+
+
+class _Listeners:
+    """What was opened; in the end all of it stops at once and drains together."""
+
+    def __init__(self) -> None:
+        self._open: list[Any] = []
+
+    def add(self, listener: Any) -> None:
+        self._open.append(listener)
+
+    async def __aenter__(self) -> _Listeners:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.gather(*(listener.close() for listener in self._open))
 
 
 async def _serve_stdio(server: Server, claimed: StdioClaim | None) -> None:

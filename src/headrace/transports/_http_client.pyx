@@ -273,7 +273,8 @@ cdef class HttpChannel(ChannelState):
         self.out.n = self.mark
         if self.mark == 0:
             self.out.clear()
-        self.submit_post(body, None)
+        if len(self.pool.waiting) < self.pool.limits.max_waiting_answers:
+            self.submit_post(body, None)
         return 0
 
     def submit_post(self, bytes body, future):

@@ -13,6 +13,7 @@ cdef class LineLink(Sink):
     cdef readonly bint serves
     cdef bint busy
     cdef bint flush_due
+    cdef bint overrun_due
     cdef bint continue_due
     cdef bint output_full                # the transport holds max_output_bytes
     cdef bint input_held

@@ -217,7 +217,20 @@ cdef class LineLink(Sink):
 
     cdef int close_response(self, Exchange ex) except -1:
         self.out.put(b"\n", 1)
+        if (
+            not self.serves and self.output_full and not self.overrun_due and self.transport is not None
+            and self.out.n + self.transport.get_write_buffer_size() > 4 * self.max_output
+        ):
+            # A client goes on reading while its own output is full, so a server that floods it with
+            # requests and reads no answers must be cut off.
+            self.overrun_due = True
+            self.mux.runtime.call_soon(self.overrun)
         return self.wake()
+
+    def overrun(self):
+        """The peer sends requests and reads no answers: the connection ends."""
+        self.mux.close(ConnectionClosed("the peer sends requests and reads no answers"))
+        self.abort()
 
     cdef int open_message(self, Exchange ex) except -1:
         # Notifications are optional: a peer that does not read, under a handler that does not wait,

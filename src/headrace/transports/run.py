@@ -12,6 +12,9 @@ from headrace.errors import UsageError
 
 __all__ = ("loop_factory", "run_until_stopped")
 
+LAST_WORDS = 1.0
+"""Seconds that tasks get to end once everything is over."""
+
 
 def loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop]:
     """The factory of ``"uvloop"``, ``"asyncio"`` or ``"auto"``: uvloop where it is installed (4.5)."""
@@ -41,34 +44,53 @@ def run_until_stopped(main: Callable[[], Coroutine[Any, Any, None]], *, loop: st
         pass
     else:
         raise UsageError("an event loop runs here already: use `await server.serve(...)` instead of run()")
-    with asyncio.Runner(loop_factory=loop_factory(loop)) as runner:
-        running = runner.get_loop()
-        stopped = False
+    running = loop_factory(loop)()
+    asyncio.set_event_loop(running)
+    stopped = False
 
-        async def supervise() -> None:
+    async def supervise() -> None:
+        nonlocal stopped
+        task = asyncio.current_task()
+        assert task is not None
+
+        def stop(signum: int) -> None:
             nonlocal stopped
-            task = asyncio.current_task()
-            assert task is not None
+            for each in handled:
+                running.remove_signal_handler(each)
+                signal.signal(each, signal.SIG_DFL)
+            stopped = True
+            task.cancel()
 
-            def stop(signum: int) -> None:
-                nonlocal stopped
-                for each in handled:
-                    running.remove_signal_handler(each)
-                    signal.signal(each, signal.SIG_DFL)
-                stopped = True
-                task.cancel()
-
-            handled = []
-            for signum in (signal.SIGINT, signal.SIGTERM):
-                try:
-                    running.add_signal_handler(signum, stop, signum)
-                except (NotImplementedError, RuntimeError, ValueError):
-                    continue
-                handled.append(signum)
+        handled = []
+        for signum in (signal.SIGINT, signal.SIGTERM):
             try:
-                await main()
-            except asyncio.CancelledError:
-                if not stopped:
-                    raise
+                running.add_signal_handler(signum, stop, signum)
+            except (NotImplementedError, RuntimeError, ValueError):
+                continue
+            handled.append(signum)
+        try:
+            await main()
+        except asyncio.CancelledError:
+            if not stopped:
+                raise
 
-        runner.run(supervise())
+    try:
+        running.run_until_complete(supervise())
+    finally:
+        _close(running)
+
+
+def _close(loop: asyncio.AbstractEventLoop) -> None:
+    """Ends a loop in bounded time: asyncio.Runner waits for ever for a task that ignores its cancellation (B19)."""
+    try:
+        left = asyncio.all_tasks(loop)
+        for task in left:
+            task.cancel()
+        if left:
+            _, stubborn = loop.run_until_complete(asyncio.wait(left, timeout=LAST_WORDS))
+            for task in stubborn:
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
+        loop.run_until_complete(asyncio.wait([loop.create_task(loop.shutdown_asyncgens())], timeout=LAST_WORDS))
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()

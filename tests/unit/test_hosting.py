@@ -1,0 +1,98 @@
+"""Stopping a host: bounded in time whatever handlers do, all listeners at once."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+import headrace
+
+SERVER = """
+    import asyncio
+    from headrace import Limits, Server
+
+    app = Server("t", version="1", limits=Limits(drain_timeout=0.5))
+
+    @app.tool
+    async def stubborn() -> str:
+        for _ in range(60):
+            try:
+                await asyncio.sleep(1)
+            except asyncio.CancelledError:
+                pass
+        return "late"
+
+    @app.tool
+    async def sleep(ms: int) -> str:
+        await asyncio.sleep(ms / 1000)
+        return "slept"
+"""
+CALL = {
+    "jsonrpc": "2.0", "id": 1, "method": "tools/call",
+    "params": {"name": "stubborn", "arguments": {}, "_meta": {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }},
+}  # fmt: skip
+LINE = json.dumps(CALL).encode() + b"\n"
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Starts `run(**where)` of the server in a process of its own, on an event loop by name."""
+    (tmp_path / "host.py").write_text(textwrap.dedent(SERVER))
+    children = []
+
+    def starter(loop, where, **streams):
+        code = f"from host import app; app.run(loop={loop!r}, on_ready=lambda a: print('ready', *a, flush=True, file=__import__('sys').stderr), {where})"
+        env = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{Path(headrace.__file__).parents[1]}"}
+        child = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, env=env, **streams)
+        children.append(child)
+        return child, child.stderr.readline().decode().split()[1:]
+
+    yield starter
+    for child in children:
+        child.kill()
+        child.wait()
+        for stream in (child.stdin, child.stdout, child.stderr):
+            if stream is not None:
+                stream.close()
+
+
+@pytest.mark.parametrize("how", ["eof", "SIGTERM", "SIGINT"])
+def test_b19_a_handler_that_ignores_its_cancellation_keeps_nobody(loop_name, start, how):
+    """B19, ST-21: the drain limit holds although the handler never ends."""
+    child, _ = start(loop_name, "", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    child.stdin.write(LINE)
+    child.stdin.flush()
+    time.sleep(0.3)
+    if how == "eof":
+        child.stdin.close()
+    else:
+        child.send_signal(getattr(signal, how))
+    assert child.wait(15) == 0
+    assert b"Traceback" not in child.stderr.read()
+
+
+def test_all_listeners_stop_at_once(loop_name, start, tmp_path):
+    """While one listener drains, none of the others takes new connections."""
+    child, [http, _] = start(loop_name, f"http=0, unix={str(tmp_path / 's')!r}")
+    host, _, port = http.removeprefix("http://").partition("/")[0].rpartition(":")
+    with socket.socket(socket.AF_UNIX) as busy:
+        busy.connect(str(tmp_path / "s"))
+        busy.sendall(LINE)
+        time.sleep(0.3)
+        child.send_signal(signal.SIGTERM)
+        time.sleep(0.2)
+        with pytest.raises(OSError), socket.create_connection((host, int(port)), 2) as late:
+            late.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            if late.recv(100) == b"":
+                raise ConnectionResetError
+        assert child.wait(15) == 0
