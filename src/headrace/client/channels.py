@@ -29,6 +29,9 @@ __all__ = ("Channel", "CommandTarget", "HttpTarget", "LineTarget", "MemoryTarget
 class Channel:
     """An open connection. ``http`` is the HTTP channel below it, or None."""
 
+    grace: float | None = None
+    """Seconds for each polite step of ending a child process; ``None``: the usual ones."""
+
     def __init__(self, mux: Mux, session: ClientSession, sink: Sink, http: Any = None) -> None:
         self.mux = mux
         self.session = session
@@ -118,7 +121,7 @@ class _ChildChannel(Channel):
 
     async def close(self) -> None:
         try:
-            await self.child.close()
+            await self.child.close(self.grace)
         finally:
             self.sink.abort()
 

@@ -282,9 +282,14 @@ def _not_found(exc: BaseException | None) -> bool:
     return False
 
 
+HURRY = 0.1
+"""Seconds for each polite step of ending a child that never served."""
+
+
 async def _close_quietly(channel: Channel) -> None:
     """Closes after a failure, also while the task is being cancelled again and again."""
     channel.stop(ConnectionClosed("the connection was given up"))
+    channel.grace = HURRY  # the time limit of the connect is over or near: B116
     closing = asyncio.ensure_future(channel.close())
     try:
         await asyncio.shield(closing)

@@ -180,7 +180,10 @@ class HttpChannel(_HttpChannel):
         """The target that a 307 or 308 leads to; UsageError when it leaves the origin (B58)."""
         here = self.endpoint
         base = f"{here.scheme}://{here.authority}{self.target.decode('ascii')}"
-        url = urljoin(base, location)
+        try:
+            url = urljoin(base, location)
+        except ValueError:
+            raise UsageError(f"the redirect to {location!r} is no URL") from None
         if here.path is not None:
             parts = urlsplit(url)
             if parts.netloc != here.authority:
