@@ -22,6 +22,7 @@ from headrace.transports.workers import WorkerPool
 if TYPE_CHECKING:
     import ssl as ssl_module
 
+    from headrace.protocol.seal import Sealer
     from headrace.server.schema import HeaderParameter
     from headrace.wire import Envelope
 
@@ -82,6 +83,7 @@ class Server:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lock: asyncio.Lock | None = None
         self._change_due = False
+        self._sealer: Sealer | None = None
 
     def __repr__(self) -> str:
         return f"<Server {self.name} {self.version}, {len(self.tools)} tools>"
@@ -165,6 +167,15 @@ class Server:
 
     def _handlers(self, revision: str) -> dict[bytes, Handler]:
         return self.tools.methods(revision)
+
+    @property
+    def sealer(self) -> Sealer:
+        """Seals what clients carry (MX-35). Raises UsageError for a HEADRACE_SECRET that is too short."""
+        if self._sealer is None:
+            from headrace.protocol.seal import Sealer
+
+            self._sealer = Sealer()
+        return self._sealer
 
     @property
     def runtime(self) -> Runtime:
