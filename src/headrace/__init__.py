@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from headrace import errors
     from headrace.client import Client, connect
     from headrace.errors import (
+        AuthenticationFailed,
         ConnectFailed,
         ConnectionClosed,
         HeadraceError,
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
     from headrace.server.schema import Header
 
 __all__ = (
-    "Audio", "Client", "ConnectFailed", "ConnectionClosed", "Context", "Header", "HeadraceError",
+    "Audio", "AuthenticationFailed", "Client", "ConnectFailed", "ConnectionClosed", "Context", "Header",
+    "HeadraceError",
     "HttpStatusError", "Image", "Limits", "LocalProtocolError", "OverloadedError", "RemoteProtocolError",
     "RequestTimeout", "RpcError", "Server", "ToolError", "ToolResult", "UsageError", "__version__", "connect",
     "errors",

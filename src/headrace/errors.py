@@ -9,6 +9,7 @@ HeadraceError
 ├── RequestTimeout         no answer in time (also a TimeoutError)
 ├── ConnectionClosed       the connection ended: .reason, .exit_code of a child
 │   └── ConnectFailed      it never came up
+│       └── AuthenticationFailed   the server wants a token, or another one: .status, .challenge
 ├── ToolError              raised by a tool: its text is the isError answer the model sees
 └── UsageError             a wrong argument of the public API or the command line
 """
@@ -18,7 +19,8 @@ from typing import Any
 from headrace.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST
 
 __all__ = (
-    "ConnectFailed", "ConnectionClosed", "HeadraceError", "HttpStatusError", "LocalProtocolError",
+    "AuthenticationFailed", "ConnectFailed", "ConnectionClosed", "HeadraceError", "HttpStatusError",
+    "LocalProtocolError",
     "OverloadedError", "RemoteProtocolError", "RequestTimeout", "RpcError", "ToolError", "UsageError",
 )  # fmt: skip
 
@@ -114,6 +116,18 @@ class ConnectionClosed(HeadraceError, ConnectionError):
 
 class ConnectFailed(ConnectionClosed):
     """The connection or its negotiation never completed."""
+
+
+class AuthenticationFailed(ConnectFailed):
+    """The server refused our credentials, or that we have none (AU-02).
+
+    ``status`` is the HTTP status (401 or 403), ``challenge`` the ``WWW-Authenticate`` field or None.
+    """
+
+    def __init__(self, reason: str, status: int, challenge: str | None = None) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.challenge = challenge
 
 
 class ToolError(HeadraceError):

@@ -178,7 +178,7 @@ def test_b27_exact_echo(run, n):
     ("code", "exit_code", "reason", "text"),
     [
         ("import os, sys; os.write(2, b'first\\n'); sys.exit('no\\x1b token')",
-         1, "exited with status 1", "exited with status 1 (stderr: no  token)"),
+         1, "exited with status 1", "exited with status 1 (stderr: first / no  token)"),
         ("import sys; sys.exit(3)", 3, "exited with status 3", "exited with status 3"),
         ("import os; os.kill(os.getpid(), 9)", -9, "killed by SIGKILL", "killed by SIGKILL"),
         ("raise ValueError('é')", 1, "exited with status 1", "exited with status 1 (stderr: ValueError: é)"),

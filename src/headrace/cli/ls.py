@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.config import read_config
-from headrace.cli.peers import connect_options, run_with
+from headrace.cli.peers import config_of, connect_options, run_with
 from headrace.cli.signature import signature
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ _HELP = """List the tools of SERVER, or of the command behind "--".
 @click.pass_context
 def command(ctx: click.Context, /, server: str | None, as_json: bool, **options: Any) -> int:
     if server is None and ctx.obj is None and options["config"] is not None:
-        return _names(read_config(options["config"]), as_json)
+        return _names(config_of(options["config"]).names, as_json)
 
     async def body(client: Client) -> tuple[dict[str, Any], list[Tool]]:
         about = {
@@ -61,10 +60,10 @@ def command(ctx: click.Context, /, server: str | None, as_json: bool, **options:
     return 0
 
 
-def _names(servers: dict[str, Any], as_json: bool) -> int:
+def _names(servers: list[str], as_json: bool) -> int:
     """The servers of a config file. Their commands and URLs may hold secrets and are not shown."""
     if as_json:
-        print(json.dumps({"servers": list(servers)}, indent=2, ensure_ascii=False))
+        print(json.dumps({"servers": servers}, indent=2, ensure_ascii=False))
     else:
         for name in servers:
             print(name)

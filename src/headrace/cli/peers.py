@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from headrace.cli.app import Failure
-from headrace.cli.config import configured, read_config
 
 if TYPE_CHECKING:
     from headrace.client import Client
+    from headrace.client.config import Config, Entry
 
-__all__ = ("connect_options", "peer_of", "run_with")
+__all__ = ("config_of", "connect_options", "peer_of", "run_with")
 
 T = TypeVar("T")
 
@@ -34,6 +34,9 @@ def connect_options(function: Callable[..., Any]) -> Callable[..., Any]:
             click.option(
                 "--header", metavar="NAME=VALUE", multiple=True, help="HTTP header of every request. Repeatable."
             ),
+            click.option(
+                "--input", metavar="ID=VALUE", multiple=True, help="What ${input:ID} of a --config file is. Repeatable."
+            ),
             click.option("--revision", metavar="DATE", help="Speak this protocol revision instead of finding out."),
             click.option("--timeout", type=float, metavar="SECONDS", help="Limit of each request."),
             click.option("--connect-timeout", type=float, metavar="SECONDS", help="Limit of connecting."),
@@ -47,6 +50,37 @@ def connect_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
+def config_of(path: str) -> Config:
+    """The servers of a --config file. Raises click.UsageError."""
+    from headrace.client.config import read_config
+    from headrace.errors import UsageError
+
+    try:
+        return read_config(path)
+    except UsageError as exc:
+        raise click.UsageError(f"--config {exc}") from None
+
+
+def _configured(server: str, config: Config, options: dict[str, Any]) -> Entry:
+    from headrace.errors import UsageError
+
+    inputs = {}
+    for text in options["input"]:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise click.UsageError(f"--input {text!r}: use ID=VALUE")
+        inputs[name] = value
+    if sys.stdin is not None and sys.stdin.isatty():
+        for name in config.inputs(server):
+            if name not in inputs:
+                inputs[name] = click.prompt(f"{server} asks for {name}", hide_input=True, err=True)
+    try:
+        return config.entry(server, inputs=inputs)
+    except UsageError as exc:
+        text = re.sub(r"pass inputs=.*", "say --input ID=VALUE", str(exc))
+        raise click.UsageError(f"--config {text}") from None
+
+
 def peer_of(server: str | None, command: list[str] | None, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """The target and options of ``connect`` for what was typed. Raises click.UsageError."""
     arguments: dict[str, Any] = {"revision": options["revision"], "timeout": options["timeout"]}
@@ -58,14 +92,15 @@ def peer_of(server: str | None, command: list[str] | None, options: dict[str, An
         arguments["inherit_env"] = True
     elif server is None:
         raise click.UsageError("name a server: a URL, unix:PATH, tcp:HOST:PORT, or a command behind '--'")
-    elif options["config"] is not None and not (
-        _ADDRESS.match(server) and server not in read_config(options["config"])
-    ):
-        target, more, own = configured(server, options["config"])
-        arguments.update(more)
-        headers = own | headers
     else:
-        target = _address(server)
+        config = config_of(options["config"]) if options["config"] is not None else None
+        if config is not None and (server in config or not _ADDRESS.match(server)):
+            entry = _configured(server, config, options)
+            target = entry.target
+            arguments.update(entry.options)
+            headers = arguments.pop("headers", {}) | headers
+        else:
+            target = _address(server)
     if headers:
         arguments["headers"] = headers
     if isinstance(target, list) and options["show_stderr"]:
@@ -132,10 +167,28 @@ def run_with(
     except HeadraceError as exc:
         if options["with_traceback"]:
             traceback.print_exception(exc)
-        text = str(exc)
+        text = _explained(exc)
         if isinstance(exc, RpcError) and exc.data is not None:
             text += f": {json.dumps(exc.data, ensure_ascii=False, default=str)}"
         raise Failure(text) from exc
+
+
+def _explained(exc: Exception) -> str:
+    """What went wrong, with what to do about it on a command line."""
+    from headrace.client.failures import refused_credentials
+    from headrace.errors import AuthenticationFailed, ConnectFailed, ConnectionClosed
+
+    text = str(exc)
+    refused = refused_credentials(exc)
+    if isinstance(exc, AuthenticationFailed):
+        text = text.partition("; pass a valid token")[0]
+    elif refused is not None:
+        text = f"authentication failed: {text}"
+    if refused is not None or isinstance(exc, AuthenticationFailed):
+        return f"{text}; say --header 'Authorization=Bearer TOKEN' with a valid token"
+    if isinstance(exc, ConnectionClosed) and not isinstance(exc, ConnectFailed) and exc.exit_code is not None:
+        return f"the server {'crashed' if exc.exit_code else 'ended'} before it answered: {text}"
+    return text
 
 
 def _show_log(message: Any) -> None:

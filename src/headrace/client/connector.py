@@ -15,18 +15,17 @@ from headrace._version import __version__
 from headrace.client.arguments import seconds
 from headrace.client.channels import Channel, CommandTarget, HttpTarget, LineTarget, MemoryTarget, Target
 from headrace.client.client import Client
+from headrace.client.failures import connect_failure
 from headrace.client.negotiation import Agreement, LegacyServer, Offer, Phase, failed, initialize, negotiate
 from headrace.client.session import ClientSession
 from headrace.errors import (
     ConnectFailed,
     ConnectionClosed,
     HeadraceError,
-    HttpStatusError,
     RequestTimeout,
-    RpcError,
     UsageError,
 )
-from headrace.jsonrpc import LOG_LEVELS, METHOD_NOT_FOUND
+from headrace.jsonrpc import LOG_LEVELS
 from headrace.limits import DEFAULT, Limits
 from headrace.transports.address import parse_address
 
@@ -40,8 +39,10 @@ __all__ = ("connect", "parse_target")
 
 
 def connect(
-    target: str | Sequence[str | os.PathLike[str]] | Server,
+    target: str | Sequence[str | os.PathLike[str]] | os.PathLike[str] | Mapping[str, Any] | Server,
+    name: str | None = None,
     *,
+    inputs: Mapping[str, str] | None = None,
     revision: str | None = None,
     timeout: float | None = None,
     headers: Mapping[str, str] | None = None,
@@ -60,7 +61,11 @@ def connect(
 
     :param target: ``http://`` or ``https://`` URL of a Streamable HTTP endpoint; ``unix:PATH`` or
         ``tcp:HOST:PORT`` of a line server; a command as a list (program and arguments), started and
-        spoken to over its standard streams; or a :class:`headrace.Server` of this process.
+        spoken to over its standard streams; a :class:`headrace.Server` of this process; or the
+        configuration of a host: a mapping, the path of a ``.json`` file, or any path together with ``name``.
+    :param name: which server of the configuration (:mod:`headrace.client.config`); may be left out when
+        there is only one. Options given here go over those of its entry.
+    :param inputs: values of ``${input:ID}`` in the configuration.
     :param revision: force one protocol revision, such as ``"2025-11-25"`` or ``"2026-07-28"``, instead of
         finding out (VN-40..50).
     :param timeout: seconds each request may take unless it says otherwise (``limits.request_timeout``);
@@ -85,6 +90,16 @@ def connect(
     """
     if log_level is not None and log_level not in LOG_LEVELS:
         raise UsageError(f"log level {log_level!r}: use one of {', '.join(LOG_LEVELS)}")
+    if _is_config(target, name):
+        from headrace.client.config import read_config
+
+        entry = read_config(target).entry(name, inputs=inputs)  # type: ignore[arg-type]
+        target = entry.target
+        headers = {**entry.options.get("headers", {}), **(headers or {})} or None
+        env = {**entry.options.get("env", {}), **(env or {})} or None
+        cwd = cwd if cwd is not None else entry.options.get("cwd")
+    elif name is not None or inputs is not None:
+        raise UsageError("name and inputs are for configurations: a mapping or the path of a file")
     parsed = parse_target(target, headers=headers, ssl=ssl, env=env, inherit_env=inherit_env, cwd=cwd, stderr=stderr)
     info = {"name": "headrace", "version": __version__} if client_info is None else dict(client_info)
     if not isinstance(info.get("name"), str) or not isinstance(info.get("version"), str):
@@ -99,6 +114,14 @@ def connect(
         on_log,
         on_list_changed,
     )
+
+
+def _is_config(target: Any, name: str | None) -> bool:
+    if isinstance(target, Mapping | os.PathLike):
+        return True
+    if not isinstance(target, str) or _SCHEME.match(target):
+        return False
+    return name is not None or target.endswith(".json")
 
 
 def parse_target(
@@ -158,6 +181,7 @@ def parse_target(
     return where
 
 
+_SCHEME = re.compile(r"(?i:https?)://|unix:.|tcp:.")
 _HOST_AND_PORT = re.compile(r"(\[[0-9a-fA-F:]+\]|[\w.-]+):\d+(/\S*)?|[\w-]+(\.[\w-]+)+/\S*")
 """A URL without its scheme."""
 
@@ -236,7 +260,7 @@ class _Connect:
                 await _close_quietly(channel)
             if not isinstance(exc, HeadraceError) or isinstance(exc, UsageError | RequestTimeout):
                 raise
-            raise self._failure(exc) from exc
+            raise connect_failure(self._target.text, exc) from exc
 
     async def _open_again(
         self, channel: Channel, session: ClientSession, phase: Phase, cause: Exception
@@ -260,26 +284,6 @@ class _Connect:
             if isinstance(exc, HeadraceError):
                 raise failed("initialize", exc, cause) from exc
             raise
-
-    def _failure(self, exc: HeadraceError) -> ConnectFailed:
-        where = self._target.text
-        text = f"initialize failed: {exc}" if isinstance(exc, RpcError) else str(exc)
-        if where not in text:
-            text = f"cannot connect to {where}: {text}"
-        if "/mcp" not in where and _not_found(exc):
-            text += "; is the path right? The endpoint is usually /mcp"
-        return ConnectFailed(text, exit_code=exc.exit_code if isinstance(exc, ConnectionClosed) else None)
-
-
-def _not_found(exc: BaseException | None) -> bool:
-    """Whether a failure comes from an HTTP 404 that is no answer of a method (JR-37)."""
-    while exc is not None:
-        if isinstance(exc, HttpStatusError) and exc.status == 404:
-            return True
-        if isinstance(exc, RpcError) and exc.http_status == 404 and exc.code != METHOD_NOT_FOUND:
-            return True
-        exc = exc.__cause__
-    return False
 
 
 HURRY = 0.1

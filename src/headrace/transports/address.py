@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 from headrace.errors import UsageError
 
 __all__ = ("LOOPBACK", "format_address", "is_loopback", "parse_address", "why_not_connected")
@@ -45,6 +47,8 @@ def why_not_connected(exc: Exception) -> str:
         return "connection refused; is the server running?"
     if isinstance(exc, FileNotFoundError):
         return "there is no such socket; is the server running?"
+    if isinstance(exc, socket.gaierror):
+        return f"{exc.strerror or exc}; is the host name right?"
     return str(getattr(exc, "strerror", None) or exc or type(exc).__name__)
 
 

@@ -294,8 +294,8 @@ class ChildProcess:
         return exc
 
     def _with_hint(self, how: str) -> str:
-        line = self._stderr.last_line()
-        return f"{how} (stderr: {line})" if line else how
+        said = self._stderr.last_words()
+        return f"{how} (stderr: {said})" if said else how
 
     # -- the end of it ------------------------------------------------------------------------------
 

@@ -120,7 +120,8 @@ def _why(exc: OSError, command: str, cwd: str | os.PathLike[str] | None) -> str:
     if isinstance(exc, FileNotFoundError):
         if os.sep in command and os.path.exists(os.path.join(cwd or "", command)):
             return "the interpreter named in its first line does not exist"
-        return "no such command" + _python_hint(command, cwd)
+        hint = _python_hint(command, cwd)
+        return f"no such command{hint}" if hint else "no such command; is it installed, and on PATH?"
     if isinstance(exc, PermissionError):
         return "not executable" + _python_hint(command, cwd)
     return exc.strerror or str(exc)

@@ -15,7 +15,8 @@ __all__ = ("HasFileno", "StderrTail")
 
 _FORWARD_MAX = 1024 * 1024  # queued for a slow reader of the copy; beyond that its output has a gap
 _FORWARD_LINGER = 1.0  # seconds the last of the copy may take after the child is gone
-_LINE_MAX = 300  # characters of a line quoted in an error message
+_LINE_MAX = 300  # characters quoted in an error message
+_LINES = 3  # lines quoted, when they are short
 _HINTS = ("Try: ", "Try '")  # how command lines point at their help, below what is wrong
 
 
@@ -58,20 +59,30 @@ class StderrTail:
         """The last ``limit`` bytes."""
         return bytes(self._kept[-self._limit :])
 
-    def last_line(self) -> str:
-        """The last line that tells something, made printable and short; ``""`` when there is none.
+    def last_words(self) -> str:
+        """The last lines that tell something, on one line, printable and short; ``""`` when there are none.
 
-        A hint at the help ("Try: ...") is quoted only when there is nothing else.
+        Of a Python traceback only the exception is quoted, and a hint at the help ("Try: ...") only when
+        there is nothing else.
         """
         hint = ""
+        words: list[str] = []
         for raw in reversed(self.tail().splitlines()):
-            line = "".join(c if c.isprintable() else " " for c in raw.decode("utf-8", "replace")).strip()
-            if line:
-                line = line if len(line) <= _LINE_MAX else line[: _LINE_MAX - 3] + "..."
-                if not line.startswith(_HINTS):
-                    return line
+            text = "".join(c if c.isprintable() else " " for c in raw.decode("utf-8", "replace"))
+            line = text.strip()
+            if not line:
+                continue
+            if words and (text[0] == " " or line.startswith("Traceback ")):
+                break
+            if line.startswith(_HINTS):
                 hint = hint or line
-        return hint
+                continue
+            words.insert(0, line if len(line) <= _LINE_MAX else line[: _LINE_MAX - 3] + "...")
+            if len(words) == _LINES:
+                break
+        while len(words) > 1 and sum(map(len, words)) > _LINE_MAX:
+            del words[0]
+        return " / ".join(words) or hint
 
     def connection_made(self, transport: FdTransport) -> None:
         """Nothing to do: reading has begun."""
