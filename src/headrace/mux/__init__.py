@@ -1,6 +1,7 @@
 """The multiplexer (L4): JSON-RPC calls and requests over sinks, without any event loop."""
 
 from headrace.mux._mux import (
+    Captured,
     Exchange,
     FrameSink,
     FunctionHandler,
@@ -11,11 +12,13 @@ from headrace.mux._mux import (
     Revision,
     Runtime,
     Sink,
+    capture,
     live_objects,
 )
 from headrace.mux.gate import Gate
 
 __all__ = (
+    "Captured",
     "Exchange",
     "FrameSink",
     "FunctionHandler",
@@ -27,5 +30,6 @@ __all__ = (
     "Revision",
     "Runtime",
     "Sink",
+    "capture",
     "live_objects",
 )

@@ -2,12 +2,13 @@ from asyncio import Future
 from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
+from headrace.errors import RpcError
 from headrace.limits import Limits
 from headrace.mux.gate import Gate
 
 __all__ = (
-    "Exchange", "FrameSink", "FunctionHandler", "Handler", "Mux", "PendingCall", "RawResult", "Revision", "Runtime",
-    "Sink", "live_objects",
+    "Captured", "Exchange", "FrameSink", "FunctionHandler", "Handler", "Mux", "PendingCall", "RawResult", "Revision",
+    "Runtime", "Sink", "capture", "live_objects",
 )
 
 def live_objects() -> dict[str, int]: ...
@@ -104,6 +105,32 @@ class Exchange:
     def progress(
         self, done: float, total: float | None = None, message: object = None
     ) -> Future[None] | None: ...
+
+class Captured(Exchange):
+    @property
+    def origin(self) -> Exchange: ...
+    @property
+    def future(self) -> Future[bytes | RpcError]: ...
+    @property
+    def detached(self) -> bool: ...
+    def detach(
+        self,
+        outlet: Callable[[bytes, bytes | None], Any] | None = None,
+        *,
+        sink: Sink | None = None,
+        progress: bool = False,
+    ) -> None: ...
+    def __await__(self) -> Generator[Any, None, bytes | RpcError]: ...
+
+def capture(
+    origin: Exchange,
+    handler: Handler,
+    params: bytes | None,
+    *,
+    detached: bool = False,
+    outlet: Callable[[bytes, bytes | None], Any] | None = None,
+    sink: Sink | None = None,
+) -> Captured: ...
 
 class PendingCall:
     @property

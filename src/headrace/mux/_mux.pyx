@@ -46,8 +46,8 @@ cdef extern from *:
     const int HR_DEBUG
 
 __all__ = (
-    "Exchange", "FrameSink", "FunctionHandler", "Handler", "Mux", "PendingCall", "RawResult", "Revision", "Runtime",
-    "Sink", "live_objects",
+    "Captured", "Exchange", "FrameSink", "FunctionHandler", "Handler", "Mux", "PendingCall", "RawResult", "Revision",
+    "Runtime", "Sink", "capture", "live_objects",
 )
 
 cdef enum:
@@ -75,6 +75,7 @@ include "_handler.pxi"
 include "_exchange.pxi"
 include "_call.pxi"
 include "_sink.pxi"
+include "_capture.pxi"
 include "_runtime.pxi"
 
 

@@ -66,16 +66,12 @@ class Tables:
     def __init__(self, features: Features) -> None:
         self.features = features
         tail = b',"resultType":"complete","_meta":' + _encode({SERVER_INFO: features.info}) + b"}"
-        modern = features.handlers(R5)
-        modern[b"server/discover"] = FunctionHandler(self._discover, urgent=True)
-        self.modern = Revision(R5, modern=True, requests=modern, tail=tail)
+        self.modern = Revision(R5, modern=True, tail=tail)
         ping = FunctionHandler(self._ping, urgent=True)
-        self.by_name: dict[str, Revision] = {}
-        for name in SERVED_HANDSHAKES:
-            requests = features.handlers(name)
-            requests[b"ping"] = ping
-            requests[b"logging/setLevel"] = FunctionHandler(self._set_level)
-            self.by_name[name] = Revision(name, modern=False, requests=requests)
+        self._modern_own = {b"server/discover": FunctionHandler(self._discover, urgent=True)}
+        self._handshake_own = {b"ping": ping, b"logging/setLevel": FunctionHandler(self._set_level)}
+        self.by_name = {name: Revision(name, modern=False) for name in SERVED_HANDSHAKES}
+        self.render()
         self.handshake = Revision(
             LATEST_HANDSHAKE,
             modern=False,
@@ -84,6 +80,15 @@ class Tables:
                 b"ping": ping,
             },
         )
+
+    def render(self) -> None:
+        """Makes the handlers anew, in place: features or what is around them changed."""
+        for revision in (self.modern, *self.by_name.values()):
+            own = self._modern_own if revision.modern else self._handshake_own
+            requests = {**self.features.handlers(revision.name), **own}
+            revision.requests.clear()
+            revision.requests.update(requests)
+            revision.changed()
 
     def changed(self) -> None:
         """To be called after handlers were added or removed."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -15,6 +15,7 @@ from headrace.limits import DEFAULT, Limits
 from headrace.mux import Handler, Mux, Runtime
 from headrace.protocol.session import ServerSession
 from headrace.protocol.tables import Features, Tables
+from headrace.server.middleware import Layer, Middleware, wrap
 from headrace.server.tools import ToolOptions, ToolRegistry
 from headrace.transports.runtime import make_runtime
 from headrace.transports.workers import WorkerPool
@@ -73,6 +74,7 @@ class Server:
         }
         self.info = {key: value for key, value in members.items() if value is not None}
         self.tools = ToolRegistry(self.info, self.limits.page_size)
+        self._layers: list[Layer] = []
         self.tables = Tables(Features(self.info, instructions, self._capabilities, self._handlers))
         self.tools.on_change = self._tools_changed
         self.sessions: set[ServerSession] = set()
@@ -150,6 +152,20 @@ class Server:
         """Takes a tool away, also while the server runs. Raises KeyError for an unknown name."""
         self.tools.remove(name)
 
+    def add_middleware(self, middleware: Middleware, *, methods: Iterable[str] | None = None) -> Middleware:
+        """Runs ``async def middleware(call, next) -> dict | None`` around requests; usable as a decorator.
+
+        ``call`` is a :class:`headrace.server.middleware.Call`; ``await next(call)`` gives the result object
+        as a dict, or raises :class:`RpcError`. What the middleware returns is the answer; None leaves the
+        result as it came. Raising :class:`RpcError`, or for a tool :class:`ToolError`, refuses. The one
+        added first is outermost. ``methods`` names the methods it is for; without it, all that the
+        server's features serve. The protocol's own (``initialize``, ``ping``, ``server/discover``,
+        ``logging/setLevel``, ``subscriptions/listen``) never pass it.
+        """
+        self._layers.append(Layer(middleware, methods))
+        self.tables.render()
+        return middleware
+
     def header_parameters(self, name: str) -> tuple[HeaderParameter, ...]:
         """The parameters of tool ``name`` that HTTP clients mirror as headers (HN-20)."""
         return self.tools.headers_of(name)
@@ -166,7 +182,7 @@ class Server:
         return {"tools": {} if revision == R5 else {"listChanged": True}, "logging": {}}
 
     def _handlers(self, revision: str) -> dict[bytes, Handler]:
-        return self.tools.methods(revision)
+        return wrap(self.tools.methods(revision), self._layers)
 
     @property
     def sealer(self) -> Sealer:

@@ -69,7 +69,7 @@ class ToolRegistry:
         self._page_size = page_size
         self._entries: dict[str, ToolEntry] = {}
         self._handlers: dict[bytes, Handler] = {}
-        self._named: list[NamedHandler] = []
+        self._named: dict[str, NamedHandler] = {}
         self._pages: dict[str, dict[str | None, bytes]] = {}
         self.on_change: Callable[[], None] | None = None
         self.with_headers: set[str] = set()
@@ -157,7 +157,7 @@ class ToolRegistry:
 
     def _changed(self) -> None:
         self._pages.clear()
-        for named in self._named:
+        for named in self._named.values():
             named.changed()
         if self.on_change is not None:
             self.on_change()
@@ -166,8 +166,9 @@ class ToolRegistry:
 
     def methods(self, revision: str) -> dict[bytes, Handler]:
         """The handlers of ``tools/list`` and ``tools/call`` for one revision."""
-        named = NamedHandler(self._handlers, _unknown_tool)
-        self._named.append(named)
+        named = self._named.get(revision)
+        if named is None:
+            named = self._named[revision] = NamedHandler(self._handlers, _unknown_tool)
 
         def list_tools(exchange: Exchange) -> bytes:
             return self._page(revision, _cursor_of(exchange.params))
