@@ -76,6 +76,22 @@ class HttpStatusError(RemoteProtocolError):
         self.headers = headers or {}
         self.body = body
 
+    @property
+    def retry_after(self) -> float | None:
+        """Seconds from now that Retry-After asks to wait, at least 0; None without a usable one (RFC 9110)."""
+        value = self.headers.get("retry-after", "").strip()
+        if value.isascii() and value.isdigit():
+            return float(value[:9])
+        if not value:
+            return None
+        from email.utils import parsedate_to_datetime
+        from time import time
+
+        try:
+            return max(parsedate_to_datetime(value).timestamp() - time(), 0.0)
+        except (ValueError, OverflowError):
+            return None
+
 
 class RpcError(HeadraceError):
     """A JSON-RPC error: raised by callers' requests, and by handlers to answer with one.

@@ -74,6 +74,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """HTTP connections of one client. Beyond: calls wait for a free one."""
     max_waiting_answers: int = 1_024
     """Answers of a client to its server that wait for an HTTP connection. Beyond: dropped."""
+    max_reconnects: int = 8
+    """Failures in a row to reopen an event stream, as a client. Beyond: the call whose answer it carries fails;
+    the server's own stream waits until a call gets through (HO-24)."""
+    max_reconnect_wait: float = 300.0
+    """What a server may make a client wait before it asks again (``retry``, Retry-After). Beyond: this (B40)."""
     stderr_tail_bytes: int = 64 * _KIB
     """Last output of a child's stderr kept for error messages."""
     page_size: int = 1_000

@@ -17,6 +17,7 @@ from headrace.transports._link import LineLink
 from headrace.transports.runtime import make_runtime
 
 if TYPE_CHECKING:
+    from headrace.client.recovery import Recovery
     from headrace.client.session import ClientSession
     from headrace.limits import Limits
     from headrace.mux import Sink
@@ -39,11 +40,18 @@ class Channel:
         self.http = http
         self.stream: Any = None
         """The handshake era's event stream of the server's own messages, over HTTP."""
+        self.recovery: Recovery | None = None
+        """What makes a lost session anew, over HTTP."""
 
     @property
     def unheard(self) -> bool:
         """Whether the server ended without having read what was sent to it."""
         return False
+
+    def stream_ended(self, exc: HeadraceError | None) -> None:
+        """The event stream of the server's own messages is over for good."""
+        if self.recovery is not None:
+            self.recovery.stream_ended(exc)
 
     def stop(self, reason: HeadraceError) -> None:
         """Calls that wait fail with ``reason`` at once, and no more are taken."""
@@ -146,6 +154,8 @@ class HttpTarget(Target):
 
 class _HttpChannel(Channel):
     def stop(self, reason: HeadraceError) -> None:
+        if self.recovery is not None:
+            self.recovery.stop()
         self.http.stop(reason)
 
     async def close(self) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.client.arguments import as_object, encode, join_members, members, meta_members, seconds
 from headrace.client.callbacks import Relay
-from headrace.client.negotiation import Agreement, Offer, Phase, initialize
+from headrace.client.negotiation import Agreement, Offer
 from headrace.client.results import CallResult, check_type, decode_any, decoder, tools_decoder
 from headrace.errors import (
     ConnectionClosed,
@@ -16,7 +16,6 @@ from headrace.errors import (
     HttpStatusError,
     LocalProtocolError,
     RemoteProtocolError,
-    RequestTimeout,
     RpcError,
     UsageError,
 )
@@ -25,6 +24,7 @@ from headrace.jsonrpc import HEADER_MISMATCH, LOG_LEVEL, LOG_LEVELS
 if TYPE_CHECKING:
     from headrace.client.channels import Channel
     from headrace.client.headers import ToolHeaders
+    from headrace.client.recovery import Recovery
     from headrace.client.results import ToolsPage
     from headrace.limits import Limits
     from headrace.mux import PendingCall
@@ -68,8 +68,11 @@ class Client:
         self._decode_tools = tools_decoder(modern=self._modern, skipped=self._log.warning)
         self._closing: asyncio.Task[None] | None = None
         self._guard: AsyncGenerator[None, None] | None = None
-        self._epoch = 0
-        self._recovering: asyncio.Task[None] | None = None
+        self._recovery: Recovery | None = None
+        if self._http is not None and not self._modern:
+            from headrace.client.recovery import Recovery
+
+            self._recovery = Recovery(channel, agreement, offer, limits)
         if self._http is not None and self._modern:
             from headrace.client.headers import ToolHeaders
 
@@ -311,9 +314,12 @@ class Client:
                 token = b'"progressToken":%d' % self._mux.next_call_id
             meta_body = b",".join([part for part in (token, own, self._meta) if part])
             params = join_members(body, b'"_meta":{' + meta_body + b"}" if meta_body else b"")
-            if self._recovering is not None:
-                await asyncio.shield(self._recovering)
-            epoch = self._epoch
+            recovery = self._recovery
+            epoch = 0
+            if recovery is not None:
+                if recovery.running:
+                    await recovery.settled()
+                epoch = recovery.epoch
             extra = self._headers.lines(name, arguments) if self._headers is not None else None
             call = self._mux.call(
                 method,
@@ -360,33 +366,10 @@ class Client:
         status = exc.status if isinstance(exc, HttpStatusError) else getattr(exc, "http_status", None)
         if status != 404 or call.attached is None or call.attached.session_id is None:
             return False
-        if epoch == self._epoch:
-            # One new session for all callers that lost the old one (B48).
-            if self._recovering is None:
-                self._recovering = asyncio.get_running_loop().create_task(self._initialize_again())
-                self._recovering.add_done_callback(_seen)
-            await asyncio.shield(self._recovering)
+        assert self._recovery is not None
+        await self._recovery.renew(epoch)  # one new session for all callers that lost the old one (B48)
+        self._agreement = self._recovery.agreement
         return True
-
-    async def _initialize_again(self) -> None:
-        phase = Phase()
-        limit = self._limits.connect_timeout
-        try:
-            async with asyncio.timeout(limit):
-                self._agreement = await initialize(self._channel, self._offer, phase)
-            self._epoch += 1
-        except TimeoutError as exc:
-            if isinstance(exc, HeadraceError):
-                raise
-            raise RequestTimeout(f"no new session within {limit:g} s, while {phase.name}") from None
-        finally:
-            self._recovering = None
-
-
-def _seen(task: asyncio.Task[None]) -> None:
-    """Its failure belongs to the callers, also when all of them have left."""
-    if not task.cancelled():
-        task.exception()
 
 
 def _read_raw(raw: bytes) -> Any:

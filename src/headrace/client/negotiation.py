@@ -277,7 +277,7 @@ async def initialize(channel: Channel, offer: Offer, phase: Phase) -> Agreement:
         http.protocol_version = version
         phase.name = "waiting until notifications/initialized is accepted"
         await http.post("notifications/initialized")
-        channel.stream = http.open_stream()  # B118: not before the session is up
+        channel.stream = http.open_stream(channel.stream_ended)  # B118: not before the session is up
     return Agreement(
         version,
         False,

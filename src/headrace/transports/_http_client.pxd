@@ -1,4 +1,5 @@
 # Streamable HTTP, client side: the sink of a client's mux.
+from headrace.transports._http_reconnect cimport Reconnect
 from headrace.transports._http_request cimport ChannelState, ClientRequest
 from headrace.wire._sse cimport SseFramer
 
@@ -16,11 +17,9 @@ cdef class ClientStream(ClientRequest):
     cdef object notify_end               # callable(exc) or None
     cdef readonly bint opened            # it was answered with an event stream at least once
     cdef readonly bint ended
-    cdef bytes last_id
-    cdef double retry                    # seconds, as the server asked, or -1
-    cdef int attempts
-    cdef object timer
-    cdef int wait(self, SseFramer framer) except -1
+    cdef bint news                       # this connection brought a message
+    cdef Reconnect reconnect
+    cdef int wait(self, SseFramer framer, object exc) except -1
     cdef int finish(self, object exc) except -1
 
 

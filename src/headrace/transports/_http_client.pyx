@@ -7,13 +7,12 @@ pool in _http_conn.pyx.
 
 from cpython.bytes cimport PyBytes_GET_SIZE
 
-from headrace.errors import ConnectionClosed, HeadraceError, RemoteProtocolError
+from headrace.errors import ConnectionClosed, HeadraceError, HttpStatusError, RemoteProtocolError
 
 from headrace.mux._mux cimport Exchange, PendingCall, Sink
 from headrace.transports._http_conn cimport BODY_DISCARD, BODY_DROP, BODY_EVENTS, BODY_EXCERPT
-from headrace.transports._http_request cimport (
-    FIRST_DELAY, LAST_DELAY, ChannelState, ClientCall, ClientRequest, carriable,
-)
+from headrace.transports._http_reconnect cimport Reconnect, carriable
+from headrace.transports._http_request cimport ChannelState, ClientCall, ClientRequest, passing
 from headrace.wire._chttp cimport *
 from headrace.wire._http1 cimport sse_type
 from headrace.wire._outbuf cimport Outbuf
@@ -49,6 +48,8 @@ cdef class ClientPost(ClientRequest):
     cdef bytes render(self):
         cdef ChannelState channel = self.channel
         cdef Outbuf out = channel.scratch
+        if self.method is None and not self.delete and self.session_id != channel._session_id:
+            raise ConnectionClosed("the session that this answers has ended")
         self.session_id = channel._session_id
         if self.delete:
             return channel.delete_head + b"\r\n"
@@ -97,8 +98,9 @@ cdef class ClientStream(ClientRequest):
     cdef bytes render(self):
         cdef bytes head = self.channel.get_head
         self.session_id = self.channel._session_id
-        if self.last_id is not None and carriable(self.last_id):
-            head += b"Last-Event-ID: " + self.last_id + b"\r\n"
+        id = self.reconnect.last_id
+        if id is not None and carriable(id):
+            head += b"Last-Event-ID: " + id + b"\r\n"
         return head + b"\r\n"
 
     cdef int on_head(self, const hr_head *h) except -1:
@@ -109,6 +111,8 @@ cdef class ClientStream(ClientRequest):
             h.known[HR_H_CONTENT_TYPE].p, <Py_ssize_t>h.known[HR_H_CONTENT_TYPE].n
         ):
             self.opened = True
+            self.news = False
+            self.reconnect.opened()
             return BODY_EVENTS
         self.judge_error(h)
         return BODY_EXCERPT
@@ -118,13 +122,18 @@ cdef class ClientStream(ClientRequest):
             return 0
         if self.status == 405:
             return self.finish(None)             # the server has no such stream
-        if self.status >= 500 or self.status in (408, 409, 425, 429):
-            return self.wait(None)
-        return self.finish(self.status_error(p, n))
+        exc = self.status_error(p, n)
+        if passing(self.status):
+            return self.wait(None, exc)
+        return self.finish(exc)
+
+    cdef bytes resume_id(self):
+        return self.reconnect.last_id
 
     cdef int on_event(self, const hr_sse_event *event) except -1:
         if event.data.n == 0 or not event.flags & HR_SSE_MESSAGE:
             return 0
+        self.news = True
         return self.channel.deliver(self, event.data.p, <Py_ssize_t>event.data.n)
 
     cdef int failed(self, object exc) except -1:
@@ -135,14 +144,14 @@ cdef class ClientStream(ClientRequest):
             return 0
         if framer is None:
             return ClientRequest.on_end(self, None)
-        return self.wait(framer)
+        return self.wait(framer, None)
 
     cdef int on_lost(self, object exc, bint untouched, bint reused, SseFramer framer) except -1:
         if self.ended:
             return 0
         if isinstance(exc, RemoteProtocolError):
             return self.finish(exc)
-        return self.wait(framer)
+        return self.wait(framer, exc)
 
     cdef int again(self) except -1:
         self.status = 0
@@ -150,32 +159,25 @@ cdef class ClientStream(ClientRequest):
         self.redirect = None
         return self.channel.pool.submit_alone(self)
 
-    cdef int wait(self, SseFramer framer) except -1:
-        """Reopens it after a while: what the server asked for, else 1 s; longer after each failure to
-        open it (HO-23)."""
-        cdef double delay
-        cdef bytes id
-        if framer is not None:
-            self.attempts = 0
-            id = framer.last_id()
-            if id is not None:
-                self.last_id = id
-            if framer.s.has_retry:
-                self.retry = framer.s.retry_ms / 1000.0
-        delay = FIRST_DELAY * (1 << self.attempts)
-        if delay > LAST_DELAY:
-            delay = LAST_DELAY
-        if self.retry >= 0 and (self.attempts == 0 or self.retry > delay):
-            delay = self.retry if self.retry > 0.01 else 0.01
-        if self.attempts < 10:
-            self.attempts += 1
-        runtime = self.channel.mux.runtime
-        self.timer = runtime.call_at(runtime.time() + delay, self.reopen)
-        return 0
+    cdef int wait(self, SseFramer framer, object exc) except -1:
+        """Reopens it after a while (HO-23): see Reconnect. After too many failures in a row it sleeps until
+        a call gets through, so that a server that is down hears nothing of an idle client."""
+        cdef Reconnect reconnect = self.reconnect
+        cdef ChannelState channel = self.channel
+        reconnect.ended(framer, self.news)
+        if channel.pool.closed:
+            return 0
+        if reconnect.exhausted():
+            reconnect.failures = reconnect.limit
+            if channel.asleep is None:
+                channel.asleep = []
+            channel.asleep.append(self)
+            return 0
+        wait = exc.retry_after if isinstance(exc, HttpStatusError) else None
+        return reconnect.schedule(self.reopen, 0 if wait is None else wait)
 
     def reopen(self):
         """Timer: opens the stream again."""
-        self.timer = None
         if not self.ended and not self.channel.pool.closed:
             self.again()
 
@@ -196,9 +198,7 @@ cdef class ClientStream(ClientRequest):
         self.notify_end = None
         (<HttpChannel>self.channel).streams.discard(self)
         self.channel.pool.withdraw(self)
-        if self.timer is not None:
-            self.timer.cancel()
-            self.timer = None
+        self.reconnect.cancel()
         if self.conn is not None:
             self.conn.abandon()
 
@@ -285,6 +285,7 @@ cdef class HttpChannel(ChannelState):
         request.urgent = True
         request.body = body
         request.future = future
+        request.session_id = self._session_id
         if body.startswith(b'{"jsonrpc":"2.0","method":"'):
             end = body.find(b'"', NOTE_PREFIX)
             request.method = body[NOTE_PREFIX:end]
@@ -316,7 +317,7 @@ cdef class HttpChannel(ChannelState):
             raise ConnectionClosed("the connection is closed")
         stream.channel = self
         stream.notify_end = on_end
-        stream.retry = -1
+        stream.reconnect = Reconnect(self.mux.runtime, self.limits)
         self.streams.add(stream)
         stream.again()
         return stream

@@ -24,6 +24,7 @@ cdef class HttpRequest:
     cdef int on_head(self, const hr_head *h) except -1                  # -> BODY_...
     cdef int on_body(self, const char *p, Py_ssize_t n) except -1
     cdef int on_event(self, const hr_sse_event *event) except -1
+    cdef bytes resume_id(self)                                          # last event id of the stream so far, or None
     cdef int on_end(self, SseFramer framer) except -1                   # framer: of BODY_EVENTS, else None
     # The connection ended first; exc is None for a plain end. untouched: no byte of an answer came;
     # reused: the connection had served another request before.

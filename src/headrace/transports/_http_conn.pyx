@@ -71,6 +71,9 @@ cdef class HttpRequest:
     cdef int on_event(self, const hr_sse_event *event) except -1:
         return 0
 
+    cdef bytes resume_id(self):
+        return None
+
     cdef int on_end(self, SseFramer framer) except -1:
         return 0
 
@@ -324,7 +327,7 @@ cdef class HttpConn:
         if self.mode == BODY_EVENTS:
             if self.framer is None:
                 self.framer = SseFramer(self.pool.limits.max_message_bytes)
-            hr_sse_restart(&self.framer.s, False)
+            self.framer.begin(self.request.resume_id())
         return 0
 
     cdef int take(self, const char *p, Py_ssize_t n) except -1:

@@ -1,13 +1,10 @@
 # Requests of a Streamable HTTP client and the state they share.
 from headrace.mux._mux cimport Mux, PendingCall, Sink
 from headrace.transports._http_conn cimport HttpPool, HttpRequest
+from headrace.transports._http_reconnect cimport Reconnect
 from headrace.wire._chttp cimport hr_head
 from headrace.wire._outbuf cimport Outbuf
 from headrace.wire._sse cimport SseFramer
-
-cdef enum:
-    FIRST_DELAY = 1       # seconds before a stream is reopened, doubled each time (HO-23)
-    LAST_DELAY = 30
 
 
 cdef class ChannelState(Sink):
@@ -28,11 +25,13 @@ cdef class ChannelState(Sink):
     cdef Outbuf scratch
     cdef str last_name
     cdef bytes last_encoded
+    cdef list asleep                     # streams that wait until a call gets through, or None
 
     cdef int prepare(self) except -1
     cdef bytes encoded(self, str name)
     cdef int deliver(self, ClientRequest request, const char *p, Py_ssize_t n) except -1
     cdef int adopt(self, const hr_head *h) except -1
+    cdef int wake(self) except -1
 
 
 cdef class ClientRequest(HttpRequest):
@@ -65,12 +64,12 @@ cdef class ClientCall(ClientRequest):
     cdef bytes name                      # encoded for Mcp-Name, or None
     cdef bytes extra                     # header lines of this call alone, or None
     cdef bint sent
-    cdef bytes last_id                   # last event id of its stream: it can be resumed (era H)
-    cdef bint resuming
-    cdef int attempts
+    cdef Reconnect reconnect             # once its event stream has ended too early (era H), else None
+    cdef bint news                       # this stream brought a message
     cdef bint waits(self)
     cdef int stream_ended(self, SseFramer framer, object exc) except -1
+    cdef int refused(self, const char *p, Py_ssize_t n) except -1
 
 
 cdef bytes encode_header(str text)      # HN-11
-cdef bint carriable(bytes id)           # an event id can be sent as Last-Event-ID
+cdef bint passing(int status)           # the same request may succeed later

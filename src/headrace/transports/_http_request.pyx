@@ -26,6 +26,7 @@ from headrace.mux._mux cimport Exchange, Mux, PendingCall, Sink, read_error
 from headrace.transports._http_conn cimport (
     BODY_DISCARD, BODY_DROP, BODY_EVENTS, BODY_EXCERPT, BODY_WHOLE, HttpPool, HttpRequest,
 )
+from headrace.transports._http_reconnect cimport Reconnect, carriable
 from headrace.wire._chttp cimport *
 from headrace.wire._cjson cimport HR_ERROR, HR_T_NULL, hr_envelope
 from headrace.wire._http1 cimport json_type, known_bytes, known_joined, known_text, sse_type
@@ -39,7 +40,6 @@ __all__ = ("ChannelState", "ClientCall", "ClientRequest", "encode_header_value")
 
 cdef enum:
     MAX_HOPS = 5          # redirects of one request (B58)
-    MAX_RESUMES = 8       # failed attempts in a row to resume a call's stream
     QUOTE = 1024          # bytes of a body that an exception keeps
 
 cdef frozenset SAFE = frozenset((
@@ -182,6 +182,14 @@ cdef class ChannelState(Sink):
             self.session_id = id.decode("ascii")
         else:
             raise RemoteProtocolError("the server's session id holds characters other than visible ASCII (HO-30)")
+        return 0
+
+    cdef int wake(self) except -1:
+        """A call got through: streams that had given up are asked for again."""
+        streams = self.asleep
+        self.asleep = None
+        for stream in streams:
+            stream.reopen()
         return 0
 
     cdef bytes encoded(self, str name):
@@ -376,10 +384,10 @@ cdef class ClientCall(ClientRequest):
         cdef Py_ssize_t n
         self.sent = True
         self.session_id = channel._session_id
-        if self.resuming:
+        if self.reconnect is not None:
             out.put_bytes(channel.get_head)
             out.put(b"Last-Event-ID: ", 15)
-            out.put_bytes(self.last_id)
+            out.put_bytes(self.reconnect.last_id)
             out.put(b"\r\n\r\n", 4)
             return out.take()
         head = channel.post_head
@@ -433,12 +441,17 @@ cdef class ClientCall(ClientRequest):
             return self.judge_error(h)
         if self.method == b"initialize":
             self.channel.adopt(h)
+        if self.channel.asleep is not None:
+            self.channel.wake()
         kind = h.known[HR_H_CONTENT_TYPE]
         if h.seen >> HR_H_CONTENT_TYPE & 1:
-            if json_type(kind.p, <Py_ssize_t>kind.n) and not self.resuming:
+            if json_type(kind.p, <Py_ssize_t>kind.n) and self.reconnect is None:
                 self.json = True
                 return BODY_WHOLE
             if sse_type(kind.p, <Py_ssize_t>kind.n):
+                self.news = False
+                if self.reconnect is not None:
+                    self.reconnect.opened()
                 return BODY_EVENTS
         if hr_http1_response_body(h, False) == HR_BODY_NONE:
             self.problem = RemoteProtocolError(f"HTTP {h.status} without a body is no answer to {self.what()}")
@@ -452,6 +465,8 @@ cdef class ClientCall(ClientRequest):
         cdef str body
         if self.dropped:
             return 0
+        if self.reconnect is not None:
+            return self.refused(p, n)
         if self.status < 300 and self.json:
             self.channel.deliver(self, p, n)
             if self.waits():
@@ -474,6 +489,7 @@ cdef class ClientCall(ClientRequest):
     cdef int on_event(self, const hr_sse_event *event) except -1:
         if self.dropped or event.data.n == 0 or not event.flags & HR_SSE_MESSAGE:
             return 0
+        self.news = True
         self.channel.deliver(self, event.data.p, <Py_ssize_t>event.data.n)
         if self.conn is not None and not self.waits():
             # The stream should end now; one that does not is cut after a while.
@@ -489,57 +505,65 @@ cdef class ClientCall(ClientRequest):
         if self.dropped or not self.waits():
             self.call = None
             return 0
-        if framer is not None or self.resuming:
+        if framer is not None or self.reconnect is not None:
             return self.stream_ended(framer, exc)
         return self.lost(exc, untouched, reused)
 
+    cdef bytes resume_id(self):
+        return None if self.reconnect is None else self.reconnect.last_id
+
     cdef int stream_ended(self, SseFramer framer, object exc) except -1:
-        """The stream ended, well or not. Without the answer it is resumed if it can be (HO-21, HO-24)."""
-        cdef double delay
-        cdef bytes id
+        """The stream ended, well or not, or could not be reopened. Without the answer it is resumed if it
+        can be: era H, an event id was seen, the session is the same (HO-21, HO-24)."""
+        cdef ChannelState channel = self.channel
+        cdef Reconnect reconnect = self.reconnect
         if self.dropped or not self.waits():
             self.call = None
             return 0
-        if framer is not None:
-            self.attempts = 0        # it was open: only failures in a row count
-            id = framer.last_id()
-            if id is not None:
-                self.last_id = id
-        if isinstance(exc, RemoteProtocolError):
+        if isinstance(exc, RemoteProtocolError) and not isinstance(exc, HttpStatusError):
             return self.failed(exc)
         how = "ended" if exc is None else f"broke ({exc})"
-        if self.channel._modern or self.last_id is None or not carriable(self.last_id):
+        if channel._modern or self.method == b"initialize" or channel.pool.closed:
             return self.failed(ConnectionClosed(f"the event stream {how} before the answer to {self.what()} came"))
-        if self.attempts >= MAX_RESUMES:
+        if reconnect is None:
+            reconnect = Reconnect(channel.mux.runtime, channel.limits)
+        reconnect.ended(framer, self.news)
+        if reconnect.last_id is None or not carriable(reconnect.last_id):
+            return self.failed(ConnectionClosed(f"the event stream {how} before the answer to {self.what()} came"))
+        if reconnect.exhausted():
+            if isinstance(exc, HttpStatusError):
+                return self.failed(exc)
             return self.failed(ConnectionClosed(
                 f"the event stream {how} before the answer to {self.what()} came and could not be resumed"))
-        delay = FIRST_DELAY * (1 << self.attempts)
-        if delay > LAST_DELAY:
-            delay = LAST_DELAY
-        if framer is not None and framer.s.has_retry:
-            # A server that lets the client poll says how often; no sooner than 10 ms all the same.
-            delay = framer.s.retry_ms / 1000.0 if framer.s.retry_ms > 10 else 0.01
-        self.attempts += 1
-        self.resuming = True
-        runtime = self.channel.mux.runtime
-        runtime.call_at(runtime.time() + delay, self.resume)
-        return 0
+        self.reconnect = reconnect
+        wait = exc.retry_after if isinstance(exc, HttpStatusError) else None
+        return reconnect.schedule(self.resume, 0 if wait is None else wait)
+
+    cdef int refused(self, const char *p, Py_ssize_t n) except -1:
+        """The stream was asked for again and something else came."""
+        if not self.waits():
+            self.call = None
+            return 0
+        if self.status == 404 and self.session_id is not None:
+            # The request has run, or runs: with the session its answer is gone (HO-32). It is not sent again.
+            return self.failed(ConnectionClosed(f"the session ended before the answer to {self.what()} came (HTTP 404)"))
+        exc = self.status_error(p, n)
+        if passing(self.status):
+            return self.stream_ended(None, exc)
+        return self.failed(exc)
 
     def resume(self):
         """Timer: asks for the rest of the stream."""
-        if not self.dropped and self.waits() and not self.channel.pool.closed:
-            self.status = 0
-            self.again()
+        if self.dropped or not self.waits() or self.channel.pool.closed:
+            return
+        if self.session_id != self.channel._session_id:
+            self.failed(ConnectionClosed(f"the session ended before the answer to {self.what()} came"))
+            return
+        self.again()
 
 
-cdef bint carriable(bytes id):
-    # Event ids may hold anything but line ends; a header value may not.
-    cdef const unsigned char *p = <const unsigned char *>PyBytes_AS_STRING(id)
-    cdef Py_ssize_t i
-    for i in range(PyBytes_GET_SIZE(id)):
-        if p[i] < 0x20 or p[i] == 0x7F:
-            return False
-    return True
+cdef bint passing(int status):
+    return status >= 500 or status == 408 or status == 409 or status == 425 or status == 429
 
 
 cdef bint visible(bytes text):

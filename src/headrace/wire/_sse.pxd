@@ -13,6 +13,7 @@ cdef class SseFramer:
     # Raises RemoteProtocolError when a bound is exceeded.
     cdef bint next(self, const char **p, const char *e, hr_sse_event *out) except -1
     cdef bytes last_id(self)            # None when there is none
+    cdef int begin(self, bytes id) except -1    # a new connection; id is the stream's last event id so far, or None
 
 
 cdef int begin_event(Outbuf out) except -1      # "event: message\ndata: "; the JSON text follows

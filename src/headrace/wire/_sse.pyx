@@ -6,6 +6,8 @@ The rules are those of WHATWG HTML 9.2 (HO-25, B34, B35, B37..B40); see csrc/hr_
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Free, PyMem_Realloc
+from libc.stdint cimport uint16_t
+from libc.string cimport memcpy
 
 from headrace.errors import LocalProtocolError, RemoteProtocolError
 from headrace.limits import DEFAULT
@@ -95,6 +97,13 @@ cdef class SseFramer:
         if self.s.id_n == 0:
             return None
         return PyBytes_FromStringAndSize(self.s.id, self.s.id_n)
+
+    cdef int begin(self, bytes id) except -1:
+        hr_sse_restart(&self.s, False)
+        if id is not None and PyBytes_GET_SIZE(id) <= HR_SSE_ID_MAX:
+            memcpy(&self.s.id[0], PyBytes_AS_STRING(id), <size_t>PyBytes_GET_SIZE(id))
+            self.s.id_n = <uint16_t>PyBytes_GET_SIZE(id)
+        return 0
 
     def feed(self, bytes data not None: bytes) -> list[SseEvent]:
         """Takes bytes in and gives the events that they complete.
