@@ -9,11 +9,12 @@ DEBUG_LIB := build/debug/lib
 ASAN_LIB := build/asan/lib
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-c test-release test-debug test-dist test-pythons lint bench debug asan peers clean dist
+.PHONY: help build demo test conformance test-c test-release test-debug test-dist test-pythons lint bench debug asan peers clean dist
 
 help:
 	@echo "make demo    set up, host the demo tool server over HTTP, call it, print a throughput line"
 	@echo "make test    set up and run all tests: C under sanitizers, release and debug builds, both event loops, peers"
+	@echo "make conformance   the official conformance suite against the server and the client, on every wire: totals"
 	@echo "make bench   benchmarks, short: ratios against raw loops and other SDKs"
 	@echo "make build   build in place (release)"
 	@echo "make debug   build with asserts and live-object counters into $(DEBUG_LIB)"
@@ -76,6 +77,9 @@ STATEFUL := $(addprefix tests/unit/test_,mux*.py link.py tool.py server.py http_
 	tests/leak
 test-debug: debug $(VENV)/.ready-test
 	PYTHONPATH=$(DEBUG_LIB) HEADRACE_DEBUG=1 $(PYTEST) $(wildcard $(STATEFUL))
+
+conformance: build $(VENV)/.ready-test peers
+	@PYTHONPATH=tests $(PY) -m interop.conformance.run
 
 test-dist: $(VENV)/.ready
 	@tools/try_dist.sh $(PY) only
