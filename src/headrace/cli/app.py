@@ -20,6 +20,7 @@ COMMANDS = {
     "serve": "headrace.cli.serve",
     "ls": "headrace.cli.ls",
     "call": "headrace.cli.call",
+    "trace": "headrace.cli.trace",
 }
 """Name of a command: the module whose ``command`` it is."""
 
@@ -32,6 +33,7 @@ _HELP = """Serve, list and call MCP (Model Context Protocol) tools.
   headrace ls -- headrace serve weather.py             the same of a command
   headrace call http://127.0.0.1:8000/mcp forecast city=Oslo days=3
   headrace call forecast city=Oslo -- headrace serve weather.py
+  headrace trace -- headrace serve weather.py          every message of a session, both ways
 
 A server is a URL (http://, https://), unix:PATH, tcp:HOST:PORT, a command behind "--", or a name in
 a --config file.

@@ -139,13 +139,15 @@ def run_with(
     command: list[str] | None,
     options: dict[str, Any],
     body: Callable[[Client], Awaitable[T]],
+    **more: Any,
 ) -> T:
-    """Connects, runs ``body(client)``, closes; every failure becomes a plain line."""
+    """Connects, runs ``body(client)``, closes; every failure becomes a plain line. ``more`` goes to ``connect``."""
     from headrace.client import connect
     from headrace.errors import HeadraceError, RpcError, UsageError
     from headrace.limits import Limits
 
     target, arguments = peer_of(server, command, options)
+    arguments.update(more)
     level = options["log_level"]
     if level is not None:
         arguments.update(log_level=level, on_log=_show_log)

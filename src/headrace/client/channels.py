@@ -15,12 +15,14 @@ from headrace.errors import ConnectFailed, HeadraceError
 from headrace.mux import Mux
 from headrace.transports._link import LineLink
 from headrace.transports.runtime import make_runtime
+from headrace.transports.tap import tapped
 
 if TYPE_CHECKING:
     from headrace.client.recovery import Recovery
     from headrace.client.session import ClientSession
     from headrace.limits import Limits
     from headrace.mux import Sink
+    from headrace.transports.tap import Tap
 
 _LAST_WORDS = 0.05  # seconds an embedded server has to take in what the client sent last
 
@@ -68,6 +70,7 @@ class Target:
 
     text = ""
     reopens = True
+    tap: Tap | None = None
 
     async def open(self, session: ClientSession, limits: Limits) -> Channel:
         """Opens a connection. Raises :class:`ConnectFailed`."""
@@ -89,7 +92,7 @@ class LineTarget(Target):
         from headrace.transports.stream import open_lines
 
         mux = _mux(session, limits)
-        link = await open_lines(mux, limits, **self._where)  # type: ignore[arg-type]
+        link = await open_lines(mux, limits, tap=self.tap, **self._where)  # type: ignore[arg-type]
         return Channel(mux, session, link)
 
 
@@ -114,7 +117,8 @@ class CommandTarget(Target):
 
         mux = _mux(session, limits)
         link = LineLink(mux, limits, serves=False)
-        child = await spawn(self.argv, lambda: link, limits=limits, **self._options)
+        protocol = tapped(self.tap, link, limits, http=False)
+        child = await spawn(self.argv, lambda: protocol, limits=limits, **self._options)
         return _ChildChannel(mux, session, link, child)
 
 
@@ -148,7 +152,7 @@ class HttpTarget(Target):
         from headrace.transports.http_client import open_http
 
         mux = _mux(session, limits)
-        http = await open_http(self.text, mux, limits=limits, headers=self._headers, ssl=self._ssl)
+        http = await open_http(self.text, mux, limits=limits, headers=self._headers, ssl=self._ssl, tap=self.tap)
         return _HttpChannel(mux, session, http, http)
 
 
@@ -173,7 +177,7 @@ class MemoryTarget(Target):
         mux = _mux(session, limits)
         link = LineLink(mux, limits, serves=False)
         host = _Host(self._server)
-        await host.start(link)
+        await host.start(link, tapped(self.tap, link, limits, http=False))
         return _MemoryChannel(mux, session, link, host)
 
 
@@ -187,15 +191,15 @@ class _Host:
         self._stop = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
-    async def start(self, link: LineLink) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._run(link))
+    async def start(self, link: LineLink, protocol: Any) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run(link, protocol))
         try:
             await self._started
         except asyncio.CancelledError:
             self._task.cancel()
             raise
 
-    async def _run(self, client_link: LineLink) -> None:
+    async def _run(self, client_link: LineLink, protocol: Any) -> None:
         from headrace.transports.memory import memory_pair
 
         try:
@@ -209,7 +213,7 @@ class _Host:
                 session, mux = self._server.new_session()
                 link = LineLink(mux, self._server.limits, on_lost=lost)
                 session.sink = link
-                memory_pair(link, client_link)
+                memory_pair(link, protocol)
                 if not self._started.done():
                     self._started.set_result(None)
                 await self._stop.wait()

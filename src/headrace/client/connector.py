@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     import ssl as ssl_module
 
     from headrace.server.app import Server
+    from headrace.transports.tap import Tap
     from headrace.types.v2026_07_28 import LoggingMessageNotificationParams
 
 __all__ = ("connect", "parse_target")
@@ -56,6 +57,7 @@ def connect(
     log_level: str | None = None,
     on_log: Callable[[LoggingMessageNotificationParams], Any] | None = None,
     on_list_changed: Callable[[str], Any] | None = None,
+    tap: Tap | None = None,
 ) -> AbstractAsyncContextManager[Client]:
     """Connects to a server: ``async with connect("http://127.0.0.1:8000/mcp") as client:``.
 
@@ -82,6 +84,8 @@ def connect(
     :param on_log: called with each log message (``level``, ``data``, ``logger``).
     :param on_list_changed: called with ``"tools"``, ``"resources"`` or ``"prompts"`` when that list has
         changed; a burst of changes is one call.
+    :param tap: called with each message both ways, as :class:`headrace.transports.tap.Traffic`, for people
+        who look for a fault; costs nothing when absent.
 
     Callbacks may be async; calls of one kind run one after the other. Their exceptions are logged.
 
@@ -104,6 +108,7 @@ def connect(
     info = {"name": "headrace", "version": __version__} if client_info is None else dict(client_info)
     if not isinstance(info.get("name"), str) or not isinstance(info.get("version"), str):
         raise UsageError("client_info needs a name and a version")
+    parsed.tap = tap
     bounds = limits or DEFAULT
     return _Connect(
         parsed,

@@ -25,6 +25,7 @@ from headrace.transports._http_client import HttpChannel as _HttpChannel
 from headrace.transports._http_conn import HttpConn
 from headrace.transports._http_request import encode_header_value
 from headrace.transports.address import why_not_connected
+from headrace.transports.tap import Tap, tapped
 from headrace.wire._http1 import header_line
 
 __all__ = ("Endpoint", "HttpChannel", "open_http", "param_headers", "parse_url")
@@ -150,8 +151,11 @@ class HttpChannel(_HttpChannel):
         limits: Limits,
         headers: Mapping[str, str] | Iterable[tuple[str, str]] | None = None,
         ssl: tls.SSLContext | None = None,
+        tap: Tap | None = None,
     ) -> None:
         self.endpoint = endpoint
+        self._tap = tap
+        self._dialed = 0
         self._ssl = (ssl or tls.create_default_context()) if endpoint.scheme == "https" else None
         self._loop = asyncio.get_running_loop()
         self._connects: dict[HttpConn, asyncio.Task[HeadraceError | None]] = {}
@@ -236,8 +240,10 @@ class HttpChannel(_HttpChannel):
         loop, endpoint = self._loop, self.endpoint
 
         def factory() -> Any:  # HttpConn has the callbacks of asyncio.Protocol without being one
-            return conn
+            return tapped(self._tap, conn, self.limits, http=True, connection=number)
 
+        self._dialed += 1
+        number = self._dialed
         if endpoint.path is not None:
             phase[0] = f"connecting to {endpoint.path}"
             await loop.create_unix_connection(factory, endpoint.path)
@@ -402,15 +408,17 @@ async def open_http(
     limits: Limits,
     headers: Mapping[str, str] | Iterable[tuple[str, str]] | None = None,
     ssl: tls.SSLContext | None = None,
+    tap: Tap | None = None,
 ) -> HttpChannel:
     """Opens the channel of a client's ``mux`` to a Streamable HTTP endpoint; negotiates nothing.
 
     ``url``: see :func:`parse_url`. ``headers`` go with every request. ``ssl`` is the context of
-    ``https`` (default: the system's certificates). Raises UsageError for a bad URL or header,
+    ``https`` (default: the system's certificates). ``tap`` sees every message
+    (:mod:`headrace.transports.tap`). Raises UsageError for a bad URL or header,
     ConnectFailed when no connection comes up, RequestTimeout after ``limits.connect_timeout``
     seconds, naming the phase (B116).
     """
-    channel = HttpChannel(parse_url(url), mux, limits=limits, headers=headers, ssl=ssl)
+    channel = HttpChannel(parse_url(url), mux, limits=limits, headers=headers, ssl=ssl, tap=tap)
     conn = channel.pool.warm()
     try:
         failure = await channel._connects[conn]

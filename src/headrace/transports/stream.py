@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING, Any
 from headrace.errors import ConnectFailed, UsageError
 from headrace.transports._link import LineLink
 from headrace.transports.address import LOOPBACK, format_address, why_not_connected
+from headrace.transports.tap import tapped
 
 if TYPE_CHECKING:
     from headrace.limits import Limits
     from headrace.mux import Mux
     from headrace.server.app import Server
+    from headrace.transports.tap import Tap
 
 __all__ = ("LineListener", "open_lines", "remove_stale_socket", "serve_lines")
 
@@ -132,13 +134,14 @@ async def open_lines(
     host: str = LOOPBACK,
     port: int = 0,
     on_lost: Callable[[Exception], None] | None = None,
+    tap: Tap | None = None,
 ) -> LineLink:
-    """A client's end of a line stream. Raises :class:`ConnectFailed` naming the address."""
+    """A client's end of a line stream; ``tap`` sees every message. Raises :class:`ConnectFailed` naming the address."""
     loop = asyncio.get_running_loop()
     link = LineLink(mux, limits, serves=False, on_lost=on_lost)
 
     def protocol() -> Any:
-        return link
+        return tapped(tap, link, limits, http=False)
 
     try:
         if unix is not None:
