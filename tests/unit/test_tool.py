@@ -336,6 +336,8 @@ def test_sf41_unknown_log_levels_are_refused_in_the_modern_era(run):
 def test_time_limit_and_end_in_the_same_turn(run):
     app = Server("t", version="1")
     gates = []
+    # The thread ends after the answer for certain: a loop that is late would find both at once.
+    answered = threading.Event()
 
     @app.tool(timeout=0.05)
     async def wait() -> str:
@@ -353,7 +355,7 @@ def test_time_limit_and_end_in_the_same_turn(run):
 
     @app.tool(timeout=0.02)
     def block() -> str:
-        time.sleep(0.1)
+        answered.wait(20)
         return "late"
 
     @app.tool(timeout=30)
@@ -369,6 +371,7 @@ def test_time_limit_and_end_in_the_same_turn(run):
         call(4, "stubborn")
         call(5, "block")
         frames = await until(5)
+        answered.set()
         texts = {f["id"]: f["result"]["content"][0]["text"] for f in frames}
         assert texts[1] == "quick" and texts[2] == "in time"
         for id, name in ((3, "wait"), (4, "stubborn"), (5, "block")):
