@@ -9,6 +9,7 @@ cdef class ClientPost(ClientRequest):
     cdef bytes body
     cdef bytes method                    # for Mcp-Method, or None
     cdef bint delete
+    cdef bint sent
     cdef readonly object future          # done when it was accepted, or None
 
 

@@ -51,6 +51,7 @@ cdef class ClientPost(ClientRequest):
         if self.method is None and not self.delete and self.session_id != channel._session_id:
             raise ConnectionClosed("the session that this answers has ended")
         self.session_id = channel._session_id
+        self.sent = True
         if self.delete:
             return channel.delete_head + b"\r\n"
         out.put_bytes(channel.post_head)
