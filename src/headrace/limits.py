@@ -83,6 +83,16 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Last output of a child's stderr kept for error messages."""
     page_size: int = 1_000
     """Entries of one page of a list (SF-50)."""
+    max_listens: int = 64
+    """Open ``subscriptions/listen`` requests of one line connection. Beyond: -32603."""
+    max_listens_total: int = 10_000
+    """Open ``subscriptions/listen`` requests of one server. Beyond: -32603, HTTP 503."""
+    max_subscriptions: int = 1_000
+    """Resources followed by one session or one listen. Beyond: -32602, or left out of the acknowledgement."""
+    max_uri_bytes: int = 8 * _KIB
+    """One resource URI of a request. Beyond: -32602."""
+    notify_interval: float = 0.05
+    """Shortest time between two rounds of change notifications. Changes in between are told together (B113)."""
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:

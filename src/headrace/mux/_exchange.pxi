@@ -225,21 +225,25 @@ cdef class Exchange:
             self.task.cancel()
         self.sink.abandoned(self)
 
-    def notify(self, bytes method not None, bytes params=None):
-        """Sends a notification that belongs to this request, before its answer (MX-05).
-
-        Returns None, or a future that is done when queued output has drained.
-        """
+    cpdef bint tell(self, bytes method, bytes params=None) except? False:
+        """Sends a notification that belongs to this request, before its answer (MX-05). False when it
+        cannot be carried any more, or by this answer at all."""
         cdef Sink sink = self.sink
         if self.state != RUNNING or sink.closed:
-            return None
+            return False
         if params is not None:
             params = one_line(params)
         if not sink.open_message(self):
-            return None
+            return False
         put_notification(sink.out, method, params)
         sink.close_message(self)
-        return sink.drained() if sink.congested() else None
+        return True
+
+    def notify(self, bytes method not None, bytes params=None):
+        """The same as :meth:`tell`; returns None, or a future that is done when queued output has drained."""
+        if self.tell(method, params) and self.sink.congested():
+            return self.sink.drained()
+        return None
 
     def progress(self, double done, total=None, message=None):
         """Sends progress if the peer asked for it: values must increase, others are dropped (MX-03).

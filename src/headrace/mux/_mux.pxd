@@ -73,6 +73,7 @@ cdef class Exchange:
     cdef bint failing                    # an error is being answered
     cdef object __weakref__
 
+    cpdef bint tell(self, bytes method, bytes params=*) except? False
     cdef int keep(self, const hr_envelope *env) except -1
     cdef int run_coroutine(self, object coro) except -1
     cdef int run_future(self, object future) except -1

@@ -24,6 +24,12 @@ class Gate:
     answers_bad_input = True
     """Whether input that is no request is answered. A client never does (B07)."""
 
+    is_ending = False
+    """The connection closes: what came is answered, nothing new is kept open."""
+
+    def ending(self) -> None:
+        """Told when the connection begins to close, before requests in flight are waited for."""
+
     def classify(self, envelope: Envelope, sink: Sink) -> Revision:
         """The revision to serve this request under, when the fast decision did not apply.
 

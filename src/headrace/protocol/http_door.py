@@ -89,6 +89,11 @@ class HttpDoor(Gate):
         self.tables: Tables = server.tables
         self.sessions = sessions
 
+    def ending(self) -> None:
+        """The listener closes: its listens get their result (SF-74)."""
+        self.is_ending = True
+        self.server.hub.end(self)
+
     def begin(self, exchange: Exchange) -> HttpSession:
         """The session that an ``initialize`` opens; the sink names it in the answer (HO-30)."""
         session = self.sessions.begin()

@@ -83,11 +83,18 @@ class ServerSession(Gate):
         self.log_level = "info"
         self.id: str | None = None
         self.principal: Any = None
+        self.subscriptions: set[str] = set()
+        """URIs of ``resources/subscribe``; the hub keeps them (SF-23)."""
 
     def bind(self, mux: Mux) -> None:
         """Ties the session to its mux; the modern table makes the fast decision possible."""
         self.mux = mux
         mux.modern = self.tables.modern
+
+    def ending(self) -> None:
+        """The connection closes: its listens get their result (SF-74)."""
+        self.is_ending = True
+        self.server.hub.end(self)
 
     def begin(self, exchange: Exchange) -> ServerSession:
         """The session that an ``initialize`` opens: on a line connection this one."""

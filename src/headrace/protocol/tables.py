@@ -44,7 +44,8 @@ class Features:
     """What a server offers, as the tables need it.
 
     ``info`` is the ``Implementation`` object; ``capabilities(revision)`` makes the capabilities
-    object; ``handlers(revision)`` maps method names to handlers of the server's features.
+    object; ``handlers(revision)`` maps method names to handlers of the server's features; ``hints()`` are
+    the caching members of ``server/discover`` (SF-51).
     """
 
     def __init__(
@@ -53,11 +54,13 @@ class Features:
         instructions: str | None,
         capabilities: Callable[[str], dict[str, Any]],
         handlers: Callable[[str], dict[bytes, Handler]],
+        hints: Callable[[], dict[str, Any]] = lambda: {"ttlMs": 0, "cacheScope": "private"},
     ) -> None:
         self.info = info
         self.instructions = instructions
         self.capabilities = capabilities
         self.handlers = handlers
+        self.hints = hints
 
 
 class Tables:
@@ -86,21 +89,17 @@ class Tables:
         for revision in (self.modern, *self.by_name.values()):
             own = self._modern_own if revision.modern else self._handshake_own
             requests = {**self.features.handlers(revision.name), **own}
-            revision.requests.clear()
+            # Any thread may register: what stays is never missing in between.
+            for gone in revision.requests.keys() - requests.keys():
+                del revision.requests[gone]
             revision.requests.update(requests)
-            revision.changed()
-
-    def changed(self) -> None:
-        """To be called after handlers were added or removed."""
-        for revision in (self.modern, *self.by_name.values()):
             revision.changed()
 
     def _discover(self, exchange: Exchange) -> bytes:
         body: dict[str, Any] = {
             "supportedVersions": list(MODERN_REVISIONS),
             "capabilities": self.features.capabilities(R5),
-            "ttlMs": 0,
-            "cacheScope": "private",
+            **self.features.hints(),
         }
         if self.features.instructions is not None:
             body["instructions"] = self.features.instructions

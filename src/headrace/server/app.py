@@ -5,18 +5,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any
 
 from headrace.errors import UsageError
-from headrace.jsonrpc import R5
 from headrace.limits import DEFAULT, Limits
 from headrace.mux import Handler, Mux, Runtime
 from headrace.protocol.session import ServerSession
+from headrace.protocol.subscriptions import Hub
 from headrace.protocol.tables import Features, Tables
+from headrace.server.features import CoreFeature, Feature, merge_capabilities, merge_methods
 from headrace.server.middleware import Layer, Middleware, wrap
-from headrace.server.tools import ToolOptions, ToolRegistry
+from headrace.server.registration import Registration
+from headrace.server.tools import ToolRegistry
 from headrace.transports.runtime import make_runtime
 from headrace.transports.workers import WorkerPool
 
@@ -24,16 +26,15 @@ if TYPE_CHECKING:
     import ssl as ssl_module
 
     from headrace.protocol.seal import Sealer
-    from headrace.server.schema import HeaderParameter
     from headrace.wire import Envelope
 
 __all__ = ("Server",)
 
-_F = TypeVar("_F", bound=Callable[..., Any])
+_OFFERS = frozenset(("tools", "resources", "prompts", "completions"))
 
 
-class Server:
-    """A tool server. Register tools on it, then :meth:`run` it.
+class Server(Registration):
+    """An MCP server. Register tools, resources and prompts on it, then :meth:`run` it.
 
     :param name: programmatic name of the server.
     :param version: its version.
@@ -43,6 +44,11 @@ class Server:
     :param lifespan: ``lifespan(server)`` is an async context manager entered once before the first
         connection and left after the last one; what it yields is ``Context.lifespan`` (B98).
     :param limits: bounds, see :class:`headrace.limits.Limits`.
+    :param extensions: identifier (``"com.example/search"``) to settings of each extension that the server
+        speaks, advertised in both eras (VN-31, VN-32); handlers see the client's as
+        ``Context.client_extensions``.
+    :param offers: features (``"tools"``, ``"resources"``, ``"prompts"``, ``"completions"``) that are
+        advertised even while nothing of the kind is registered; the others from their first registration on.
     """
 
     def __init__(
@@ -57,6 +63,8 @@ class Server:
         icons: Sequence[dict[str, Any]] | None = None,
         lifespan: Callable[[Server], AbstractAsyncContextManager[Any]] | None = None,
         limits: Limits | None = None,
+        extensions: Mapping[str, Mapping[str, Any]] | None = None,
+        offers: Sequence[str] = ("tools",),
     ) -> None:
         self.name = name
         self.version = version
@@ -73,18 +81,24 @@ class Server:
             "icons": list(icons) if icons else None,
         }
         self.info = {key: value for key, value in members.items() if value is not None}
-        self.tools = ToolRegistry(self.info, self.limits.page_size)
         self._layers: list[Layer] = []
-        self.tables = Tables(Features(self.info, instructions, self._capabilities, self._handlers))
-        self.tools.on_change = self._tools_changed
         self.sessions: set[ServerSession] = set()
+        self.hub = Hub(self)
+        """Who is told of changes; see :class:`headrace.protocol.subscriptions.Hub`."""
+        self.tools = ToolRegistry(self.info, self.limits.page_size)
+        self._features: list[Feature] = [CoreFeature(extensions), self.hub, self.tools]
+        self._known_capabilities: dict[str, dict[str, Any]] = {}
+        self.tables = Tables(Features(self.info, instructions, self.capabilities, self._handlers))
+        self.tools.on_change = self._tools_changed
+        self.offers = frozenset(offers)
+        if unknown := self.offers - _OFFERS:
+            raise UsageError(f"offers: there is no feature {min(unknown)!r}; there are {', '.join(sorted(_OFFERS))}")
         self._runtime: Runtime | None = None
         self._workers: WorkerPool | None = None
         self._users = 0
         self._exit_stack: contextlib.AsyncExitStack | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lock: asyncio.Lock | None = None
-        self._change_due = False
         self._sealer: Sealer | None = None
 
     def __repr__(self) -> str:
@@ -96,61 +110,6 @@ class Server:
             raise RuntimeError("the server is running")
         self.limits = limits
         self.tools.set_page_size(limits.page_size)
-
-    # --- registration -------------------------------------------------------------------------------
-
-    @overload
-    def tool(self, function: _F, /) -> _F: ...
-    @overload
-    def tool(
-        self,
-        *,
-        name: str | None = ...,
-        title: str | None = ...,
-        description: str | None = ...,
-        annotations: Any = ...,
-        icons: Sequence[Any] | None = ...,
-        meta: dict[str, Any] | None = ...,
-        inline: bool = ...,
-        timeout: float | None = ...,
-        forbid_unknown: bool = ...,
-        input_schema: dict[str, Any] | None = ...,
-        output_schema: dict[str, Any] | None = ...,
-    ) -> Callable[[_F], _F]: ...
-    def tool(self, *function: Callable[..., Any], **options: Any) -> Any:
-        """Registers a function as a tool; usable bare or with options.
-
-        ``async def`` tools run on the event loop, plain ``def`` tools in worker threads, and with
-        ``inline=True`` plain functions that cannot block run on the loop itself. ``timeout`` (seconds)
-        ends a call with an error result. ``name``, ``title``, ``description``, ``annotations``,
-        ``icons`` and ``meta`` are what ``tools/list`` shows. ``forbid_unknown`` refuses arguments that
-        the function does not have; ``input_schema`` and ``output_schema`` are advertised instead of
-        those made from the annotations.
-
-        Raises :class:`headrace.errors.UsageError` for what cannot be a tool, with the cure.
-        """
-        if function:
-            self.add_tool(*function, **options)
-            return function[0]
-
-        def register(target: _F) -> _F:
-            self.add_tool(target, **options)
-            return target
-
-        return register
-
-    def add_tool(self, function: Callable[..., Any], **options: Any) -> None:
-        """Registers ``function`` with the options of :meth:`tool`; also while the server runs (SF-60)."""
-        unknown = options.keys() - ToolOptions.__struct_fields__
-        if unknown:
-            raise UsageError(
-                f"unknown tool option {min(unknown)!r}; there are {', '.join(sorted(ToolOptions.__struct_fields__))}"
-            )
-        self.tools.add(function, ToolOptions(**options))
-
-    def remove_tool(self, name: str) -> None:
-        """Takes a tool away, also while the server runs. Raises KeyError for an unknown name."""
-        self.tools.remove(name)
 
     def add_middleware(self, middleware: Middleware, *, methods: Iterable[str] | None = None) -> Middleware:
         """Runs ``async def middleware(call, next) -> dict | None`` around requests; usable as a decorator.
@@ -166,23 +125,27 @@ class Server:
         self.tables.render()
         return middleware
 
-    def header_parameters(self, name: str) -> tuple[HeaderParameter, ...]:
-        """The parameters of tool ``name`` that HTTP clients mirror as headers (HN-20)."""
-        return self.tools.headers_of(name)
-
-    @property
-    def tools_with_headers(self) -> set[str]:
-        """Names of the tools for which :meth:`header_parameters` is not empty; changes with them."""
-        return self.tools.with_headers
-
     # --- what the protocol layer asks ----------------------------------------------------------------
 
-    def _capabilities(self, revision: str) -> dict[str, Any]:
-        # list_changed needs a channel: in the modern era that is subscriptions/listen.
-        return {"tools": {} if revision == R5 else {"listChanged": True}, "logging": {}}
+    def capabilities(self, revision: str) -> dict[str, Any]:
+        """The capabilities object under ``revision``; not to be changed."""
+        found = self._known_capabilities.get(revision)
+        if found is None:
+            found = self._known_capabilities[revision] = merge_capabilities(self._features, revision)
+        return found
 
     def _handlers(self, revision: str) -> dict[bytes, Handler]:
-        return wrap(self.tools.methods(revision), self._layers)
+        return wrap(merge_methods(self._features, revision), self._layers)
+
+    def add_feature(self, feature: Feature) -> None:
+        """Offers one more feature. Its methods and capabilities go before those that were there."""
+        self._features.append(feature)
+        self.features_changed()
+
+    def features_changed(self) -> None:
+        """To be called when a feature begins to be offered, or has other methods: tables are made anew."""
+        self._known_capabilities.clear()
+        self.tables.render()
 
     @property
     def sealer(self) -> Sealer:
@@ -216,20 +179,10 @@ class Server:
     def session_ended(self, session: ServerSession) -> None:
         """A connection or session is gone."""
         self.sessions.discard(session)
+        self.hub.session_ended(session)
 
     def _tools_changed(self) -> None:
-        self.tables.changed()
-        loop = self._loop
-        if loop is None or self._runtime is None or self._change_due:
-            return
-        # A burst of changes is one notification (B113); the caller may be any thread.
-        self._change_due = True
-        loop.call_soon_threadsafe(self._announce)
-
-    def _announce(self) -> None:
-        self._change_due = False
-        for session in list(self.sessions):
-            session.announce(b"notifications/tools/list_changed")
+        self.hub.changed("tools")
 
     # --- hosting ------------------------------------------------------------------------------------
 
@@ -262,6 +215,7 @@ class Server:
     async def _start(self) -> None:
         self._workers = WorkerPool(self.limits.worker_threads, f"{self.name}-worker")
         self._runtime = make_runtime(self.limits, self.log, self._workers)
+        self.hub.start(self._runtime, asyncio.get_running_loop().call_soon_threadsafe)
         self._exit_stack = contextlib.AsyncExitStack()
         try:
             if self._lifespan is not None:
@@ -278,6 +232,7 @@ class Server:
             self._stopped()
 
     def _stopped(self) -> None:
+        self.hub.stop()
         if self._workers is not None:
             self._workers.close()
         self._workers = None

@@ -71,6 +71,7 @@ class ToolRegistry:
         self._handlers: dict[bytes, Handler] = {}
         self._named: dict[str, NamedHandler] = {}
         self._pages: dict[str, dict[str | None, bytes]] = {}
+        self._methods: dict[str, dict[bytes, Handler]] = {}
         self.on_change: Callable[[], None] | None = None
         self.with_headers: set[str] = set()
         """Names of tools that mirror parameters into HTTP headers (HN-20)."""
@@ -166,14 +167,19 @@ class ToolRegistry:
 
     def methods(self, revision: str) -> dict[bytes, Handler]:
         """The handlers of ``tools/list`` and ``tools/call`` for one revision."""
-        named = self._named.get(revision)
-        if named is None:
+        known = self._methods.get(revision)
+        if known is None:
             named = self._named[revision] = NamedHandler(self._handlers, _unknown_tool)
 
-        def list_tools(exchange: Exchange) -> bytes:
-            return self._page(revision, _cursor_of(exchange.params))
+            def list_tools(exchange: Exchange) -> bytes:
+                return self._page(revision, _cursor_of(exchange.params))
 
-        return {b"tools/call": named, b"tools/list": FunctionHandler(list_tools)}
+            known = self._methods[revision] = {b"tools/call": named, b"tools/list": FunctionHandler(list_tools)}
+        return known
+
+    def capability(self, revision: str) -> dict[str, Any]:
+        """``tools``; in the modern era changes are told through ``subscriptions/listen``."""
+        return {"tools": {"listChanged": True}}
 
     def _page(self, revision: str, cursor: str | None) -> bytes:
         pages = self._pages.get(revision)

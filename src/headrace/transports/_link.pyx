@@ -312,6 +312,7 @@ cdef class LineLink(Sink):
         if self.drain_timer is None:
             runtime = self.mux.runtime
             self.drain_timer = runtime.call_at(runtime.time() + self.limits.drain_timeout, self.drain_over)
+            self.mux.gate.ending()
 
     def drain(self):
         """Ends the connection from this side: requests in flight are answered, new ones are refused;

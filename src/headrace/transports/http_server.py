@@ -130,6 +130,7 @@ class HttpListener:
                 empty.set_result(None)
 
         endpoint.on_empty = on_empty
+        endpoint.mux.gate.ending()
         for link in list(endpoint.links):
             link.retire()
         if endpoint.links:

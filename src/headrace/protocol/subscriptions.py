@@ -1,0 +1,429 @@
+"""The hub: what changes on a server, and who is told (SF-23, SF-60, SF-70..SF-75).
+
+Strategy: a change is a key, not a message. Keys wait in small tables until the loop's next turn, so a burst
+is one notification (B113), and a receiver that does not read keeps its keys waiting instead of queueing
+messages: what can wait for it is bounded by what it asked for. Nothing here is touched by a plain call.
+
+Era H: list changes go to every initialized session, updates of a resource to those that subscribed.
+Era M: both go to the ``subscriptions/listen`` requests that asked for them, tagged with their id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from headrace.errors import RpcError
+from headrace.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, R5, SERVER_INFO, SUBSCRIPTION_ID
+from headrace.mux import Exchange, FunctionHandler, Handler, RawResult
+
+if TYPE_CHECKING:
+    from headrace.limits import Limits
+    from headrace.mux import Runtime
+    from headrace.protocol.session import ServerSession
+
+__all__ = ("KINDS", "Hub", "Listen")
+
+KINDS = {
+    "tools": b"notifications/tools/list_changed",
+    "prompts": b"notifications/prompts/list_changed",
+    "resources": b"notifications/resources/list_changed",
+}
+_UPDATED = b"notifications/resources/updated"
+_TASK = b"notifications/tasks"
+_ACKNOWLEDGED = b"notifications/subscriptions/acknowledged"
+_CANCELLED = b"notifications/cancelled"
+
+_encode = msgspec.json.Encoder().encode
+
+
+class _Wanted(msgspec.Struct, rename="camel"):
+    tools_list_changed: bool | None = None
+    prompts_list_changed: bool | None = None
+    resources_list_changed: bool | None = None
+    resource_subscriptions: list[str] | None = None
+    task_ids: list[str] | None = None
+
+
+class _ListenParams(msgspec.Struct):
+    notifications: _Wanted
+
+
+_decode_listen = msgspec.json.Decoder(_ListenParams).decode
+
+
+class _Host(Protocol):
+    """What the hub needs of its server."""
+
+    limits: Limits
+    info: dict[str, Any]
+    sessions: set[ServerSession]
+
+    def capabilities(self, revision: str) -> dict[str, Any]: ...
+
+
+class _Receiver:
+    """One who is told. ``due`` holds what it does not know yet, one entry a key, oldest first."""
+
+    __slots__ = ("due", "waiting")
+
+    def __init__(self) -> None:
+        self.due: dict[tuple[str, str], tuple[bytes, bytes]] = {}
+        self.waiting = False
+
+    def _room(self) -> Any:
+        """None, or the future to wait for until the peer has read."""
+        raise NotImplementedError
+
+    def _send(self, method: bytes, members: bytes) -> None:
+        raise NotImplementedError
+
+    def flush(self) -> None:
+        """Sends what is due, as far as the peer reads."""
+        while self.due and not self.waiting:
+            waiter = self._room()
+            if waiter is not None:
+                self.waiting = True
+                waiter.add_done_callback(self._drained)
+                return
+            key = next(iter(self.due))
+            method, members = self.due.pop(key)
+            self._send(method, members)
+
+    def _drained(self, future: Any) -> None:
+        self.waiting = False
+        self.flush()
+
+
+class _SessionReceiver(_Receiver):
+    __slots__ = ("session",)
+
+    def __init__(self, session: ServerSession) -> None:
+        super().__init__()
+        self.session = session
+
+    def _room(self) -> Any:
+        sink = self.session.sink
+        return sink.wait_drained() if sink is not None else None
+
+    def _send(self, method: bytes, members: bytes) -> None:
+        self.session.announce(method, b"{" + members + b"}" if members else None)
+
+
+class Listen(_Receiver):
+    """One ``subscriptions/listen`` request that is open."""
+
+    __slots__ = ("_ended", "_future", "_hub", "_tag", "exchange", "kinds", "tasks", "uris")
+
+    def __init__(
+        self, hub: Hub, exchange: Exchange, kinds: Iterable[str], uris: Iterable[str], tasks: Iterable[str]
+    ) -> None:
+        super().__init__()
+        self._hub = hub
+        self.exchange = exchange
+        self.kinds = frozenset(kinds)
+        self.uris = frozenset(uris)
+        self.tasks = frozenset(tasks)
+        # The id as it came: same type, same digits (SF-72).
+        self._tag = b'"_meta":{"' + SUBSCRIPTION_ID.encode() + b'":' + exchange.id + b"}"
+        self._ended = False
+        self._future: Any = None
+
+    def open(self, accepted: dict[str, Any], future: Any) -> bool:
+        """Holds the request and acknowledges; False when the answer cannot be a stream."""
+        self._future = future
+        self.exchange.hold(future)
+        future.add_done_callback(self._over)
+        return self.exchange.tell(_ACKNOWLEDGED, self._tagged(b'"notifications":' + _encode(accepted)))
+
+    def _tagged(self, members: bytes) -> bytes:
+        return b"{" + members + (b"," if members else b"") + self._tag + b"}"
+
+    def _room(self) -> Any:
+        return self.exchange.sink.wait_drained()
+
+    def _send(self, method: bytes, members: bytes) -> None:
+        self.exchange.tell(method, self._tagged(members))
+
+    def _over(self, future: Any) -> None:
+        """Done callback of the held future: ended by either side, or the connection is gone."""
+        self._ended = True
+        self.due.clear()
+        self._hub.forget(self)
+
+    def end(self) -> None:
+        """Ends it gracefully: the result, and on line streams ``notifications/cancelled`` (SF-74, G-01, G-02)."""
+        if self._ended:
+            return
+        self._ended = True
+        self.flush()
+        exchange = self.exchange
+        sink, mux = exchange.sink, exchange.mux
+        told = exchange.open
+        info = _encode(self._hub.server.info)
+        meta = b'{"' + SERVER_INFO.encode() + b'":' + info + b"," + self._tag.partition(b"{")[2]
+        exchange.answer(RawResult(b'{"resultType":"complete","_meta":' + meta + b"}"))
+        if told and sink.persistent:
+            reason = b'"requestId":' + exchange.id + b',"reason":"the server ends the subscription"'
+            mux.notify(_CANCELLED, self._tagged(reason), sink)
+        if not self._future.done():
+            self._future.set_result(None)
+
+
+class Hub:
+    """Everything that is listened to on one server. Lives as long as the server, works while it runs.
+
+    ``changed``, ``updated`` and ``task`` may be called from any thread; the rest belongs to the loop.
+    """
+
+    def __init__(self, server: _Host) -> None:
+        self.server = server
+        self.listens: dict[Listen, None] = {}
+        """Open listens, oldest first."""
+        self.task_filter: Callable[[Exchange, list[str]], list[str]] | None = None
+        """Which of the ``taskIds`` a listen asks for may be followed (tasks extension); None: no such filter."""
+        self._receivers: dict[ServerSession, _SessionReceiver] = {}
+        self._watchers: dict[str, dict[_Receiver, None]] = {}
+        self._task_watchers: dict[str, dict[Listen, None]] = {}
+        self._kinds: dict[str, None] = {}
+        self._uris: dict[str, None] = {}
+        self._tasks: list[tuple[str, bytes]] = []
+        self._runtime: Runtime | None = None
+        self._wake: Callable[[Callable[[], None]], Any] | None = None
+        self._woken = False
+        self._timer: Any = None
+        self._next_at = 0.0
+
+    def start(self, runtime: Runtime, wake: Callable[[Callable[[], None]], Any]) -> None:
+        """Binds it to a loop; ``wake(function)`` has a function called on the loop, from any thread."""
+        self._runtime = runtime
+        self._next_at = 0.0
+        self._woken = False
+        self._wake = wake
+
+    def stop(self) -> None:
+        """The server has stopped: nobody listens any more."""
+        self._wake = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for table in (self.listens, self._receivers, self._watchers, self._task_watchers, self._kinds, self._uris):
+            table.clear()
+        self._tasks.clear()
+        self._runtime = None
+
+    # --- changes ------------------------------------------------------------------------------------
+
+    def changed(self, kind: str) -> None:
+        """The list of ``"tools"``, ``"prompts"`` or ``"resources"`` is another now (SF-60). Any thread."""
+        if self._wake is not None:
+            self._kinds[kind] = None
+            self._alarm()
+
+    def updated(self, uri: str) -> None:
+        """Resource ``uri`` has new content (SF-23). Any thread; costs nothing when nobody watches it."""
+        if self._wake is not None and uri in self._watchers:
+            self._uris[uri] = None
+            self._alarm()
+
+    def task(self, task_id: str, params: bytes) -> None:
+        """A task's state for the listens that follow it; ``params`` is the JSON object to send. Any thread."""
+        if self._wake is not None and task_id in self._task_watchers:
+            self._tasks.append((task_id, params))
+            self._alarm()
+
+    def _alarm(self) -> None:
+        wake = self._wake
+        if not self._woken and wake is not None:
+            self._woken = True
+            try:
+                wake(self._turn)
+            except RuntimeError:
+                self._woken = False  # the loop is closed: the server is stopping
+
+    def _turn(self) -> None:
+        self._woken = False
+        runtime = self._runtime
+        if runtime is None:
+            return
+        if self._tasks:
+            self._deliver_tasks()
+        if not self._kinds and not self._uris:
+            return
+        now = runtime.time()
+        if now < self._next_at:
+            # Soon after the last ones: what comes until then is told together.
+            if self._timer is None:
+                self._timer = runtime.call_at(self._next_at, self._later)
+            return
+        self._next_at = now + self.server.limits.notify_interval
+        self._deliver()
+
+    def _later(self) -> None:
+        self._timer = None
+        self._turn()
+
+    def _deliver(self) -> None:
+        kinds, self._kinds = self._kinds, {}
+        uris, self._uris = self._uris, {}
+        told: dict[_Receiver, None] = {}
+        for kind in kinds:
+            method = KINDS[kind]
+            for listen in self.listens:
+                if kind in listen.kinds:
+                    listen.due[("list", kind)] = (method, b"")
+                    told[listen] = None
+            for session in list(self.server.sessions):
+                if session.ready:
+                    receiver = self._receiver(session)
+                    receiver.due[("list", kind)] = (method, b"")
+                    told[receiver] = None
+        for uri in uris:
+            members = b'"uri":' + _encode(uri)
+            for watcher in self._watchers.get(uri, ()):
+                watcher.due[("uri", uri)] = (_UPDATED, members)
+                told[watcher] = None
+        for one in told:
+            one.flush()
+
+    def _deliver_tasks(self) -> None:
+        tasks, self._tasks = self._tasks, []
+        for task_id, params in tasks:
+            members = params.strip()[1:-1].strip()
+            for listen in list(self._task_watchers.get(task_id, ())):
+                # The newest state takes the place of one that a slow reader has not got yet.
+                listen.due[("task", task_id)] = (_TASK, members)
+                listen.flush()
+
+    def _receiver(self, session: ServerSession) -> _SessionReceiver:
+        found = self._receivers.get(session)
+        if found is None:
+            found = self._receivers[session] = _SessionReceiver(session)
+        return found
+
+    # --- era H --------------------------------------------------------------------------------------
+
+    def subscribe(self, session: ServerSession, uri: str) -> None:
+        """``resources/subscribe`` of a session. Raises RpcError beyond ``limits.max_subscriptions``."""
+        if uri in session.subscriptions:
+            return
+        most = self.server.limits.max_subscriptions
+        if len(session.subscriptions) >= most:
+            raise RpcError(INVALID_PARAMS, f"too many subscriptions: at most {most} of one session")
+        session.subscriptions.add(uri)
+        self._watchers.setdefault(uri, {})[self._receiver(session)] = None
+
+    def unsubscribe(self, session: ServerSession, uri: str) -> None:
+        """``resources/unsubscribe``; unknown ones are no error."""
+        session.subscriptions.discard(uri)
+        receiver = self._receivers.get(session)
+        if receiver is not None:
+            receiver.due.pop(("uri", uri), None)
+            self._unwatch(self._watchers, uri, receiver)
+
+    def session_ended(self, session: ServerSession) -> None:
+        """Forgets everything about a session."""
+        receiver = self._receivers.pop(session, None)
+        if receiver is not None:
+            receiver.due.clear()
+            for uri in session.subscriptions:
+                self._unwatch(self._watchers, uri, receiver)
+        session.subscriptions.clear()
+
+    @staticmethod
+    def _unwatch(table: dict[str, dict[Any, None]], key: str, receiver: _Receiver) -> None:
+        watchers = table.get(key)
+        if watchers is not None:
+            watchers.pop(receiver, None)
+            if not watchers:
+                del table[key]
+
+    # --- era M --------------------------------------------------------------------------------------
+
+    def methods(self, revision: str) -> dict[bytes, Handler]:
+        """``subscriptions/listen``, always served in the modern era (SF-75)."""
+        return {b"subscriptions/listen": FunctionHandler(self._listen)} if revision == R5 else {}
+
+    def capability(self, revision: str) -> dict[str, Any]:
+        """None of its own: ``listChanged`` and ``subscribe`` of the features say what can be listened to."""
+        return {}
+
+    def _listen(self, exchange: Exchange) -> None:
+        try:
+            wanted = _decode_listen(exchange.params or b"{}").notifications
+        except msgspec.ValidationError as exc:
+            raise RpcError(INVALID_PARAMS, f"subscriptions/listen: {exc}") from None
+        self._admit(exchange)
+        accepted, listen = self._accept(exchange, wanted)
+        self.listens[listen] = None
+        for uri in listen.uris:
+            self._watchers.setdefault(uri, {})[listen] = None
+        for task_id in listen.tasks:
+            self._task_watchers.setdefault(task_id, {})[listen] = None
+        assert self._runtime is not None
+        future = self._runtime.create_future()
+        if not listen.open(accepted, future):
+            exchange.answer_error(
+                RpcError(
+                    INVALID_REQUEST,
+                    "subscriptions/listen is answered with an event stream: accept text/event-stream",
+                    http_status=406,
+                )
+            )
+            future.cancel()
+        elif exchange.mux.gate.is_ending:
+            listen.end()
+
+    def _admit(self, exchange: Exchange) -> None:
+        limits = self.server.limits
+        if len(self.listens) >= limits.max_listens_total:
+            raise RpcError(INTERNAL_ERROR, "too many subscriptions are open on this server", http_status=503)
+        if exchange.sink.persistent:
+            own = sum(listen.exchange.mux is exchange.mux for listen in self.listens)
+            if own >= limits.max_listens:
+                raise RpcError(
+                    INTERNAL_ERROR, f"too many subscriptions: at most {limits.max_listens} of one connection"
+                )
+
+    def _accept(self, exchange: Exchange, wanted: _Wanted) -> tuple[dict[str, Any], Listen]:
+        """The accepted subset (SF-71) and the listen for it."""
+        offered = self.server.capabilities(R5)
+        accepted: dict[str, Any] = {}
+        kinds = []
+        for kind in KINDS:
+            if getattr(wanted, f"{kind}_list_changed") and offered.get(kind, {}).get("listChanged"):
+                kinds.append(kind)
+                accepted[f"{kind}ListChanged"] = True
+        uris: list[str] = []
+        if wanted.resource_subscriptions and offered.get("resources", {}).get("subscribe"):
+            most = self.server.limits.max_uri_bytes
+            uris = [uri for uri in dict.fromkeys(wanted.resource_subscriptions) if len(uri) <= most]
+            del uris[self.server.limits.max_subscriptions :]
+            accepted["resourceSubscriptions"] = uris
+        tasks: list[str] = []
+        if wanted.task_ids and self.task_filter is not None:
+            tasks = list(dict.fromkeys(self.task_filter(exchange, wanted.task_ids)))
+            del tasks[self.server.limits.max_subscriptions :]
+            accepted["taskIds"] = tasks
+        return accepted, Listen(self, exchange, kinds, uris, tasks)
+
+    def forget(self, listen: Listen) -> None:
+        """Called by a listen that is over."""
+        self.listens.pop(listen, None)
+        for uri in listen.uris:
+            self._unwatch(self._watchers, uri, listen)
+        for task_id in listen.tasks:
+            self._unwatch(self._task_watchers, task_id, listen)
+
+    def end(self, gate: Any) -> None:
+        """Ends the listens of one connection or listener, which closes (SF-74)."""
+        for listen in list(self.listens):
+            if listen.exchange.mux.gate is gate:
+                listen.end()
+
+    def close(self) -> None:
+        """Ends every listen gracefully: clients get the result, and reconnect if they want more."""
+        for listen in list(self.listens):
+            listen.end()
