@@ -33,6 +33,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """From the first byte of a head to its end. Beyond: 408, then close."""
     body_timeout: float = 30.0
     """Without any byte of a body that is due. Beyond: 408, then close."""
+    body_total_timeout: float = 600.0
+    """From the end of a head to the end of its body, however steadily it drips. Beyond: 408, then close."""
     linger_timeout: float = 2.0
     """After an answer that ends the connection: input still read and dropped so that the answer arrives."""
     max_buffered_bytes: int = 512 * _MIB
@@ -62,6 +64,19 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Handshake-era HTTP sessions of one server. Beyond: 503 with Retry-After."""
     session_idle_timeout: float = 1_800.0
     """A session without a request in flight, a stream or traffic. Beyond: ended, then 404."""
+    max_resume_events: int = 1_000
+    """Events of one session kept for clients that resume a stream (HO-21). Beyond: the oldest are dropped."""
+    max_resume_bytes: int = 4 * _MIB
+    """The same in bytes. An answer beyond it cannot be resumed."""
+    max_resume_total_bytes: int = 256 * _MIB
+    """Events kept for all sessions of one HTTP listener. Beyond: the oldest are dropped."""
+    resume_age: float = 300.0
+    """How long an event is kept. Beyond: dropped; what is left of its stream can still be resumed."""
+    resume_after: float = 1.0
+    """A request of a session that can resume is answered with an event stream from then on, so that its answer
+    survives the connection (HO-22)."""
+    max_waiting_notices: int = 256
+    """Notifications of one session that wait for a stream to open; equal ones count once. Beyond: dropped."""
     request_timeout: float = 60.0
     """Default time limit of a client's call. Beyond: cancelled, RequestTimeout."""
     connect_timeout: float = 30.0

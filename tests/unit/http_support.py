@@ -55,11 +55,18 @@ def events_of(body):
     found = []
     for block in body.decode().split("\n\n"):
         lines = [line for line in block.split("\n") if line and not line.startswith(":")]
-        if lines:
+        if lines and lines[-1] != "data: ":
             assert lines[0] == "event: message"
-            assert len(lines) == 2 and lines[1].startswith("data: ")
-            found.append(json.loads(lines[1][6:]))
+            assert len(lines) == 2 or (len(lines) == 3 and lines[1].startswith("id: "))
+            assert lines[-1].startswith("data: ")
+            found.append(json.loads(lines[-1][6:]))
     return found
+
+
+def id_of(body):
+    """The last event id in an event stream, or None."""
+    ids = [line[4:] for line in body.decode().split("\n") if line.startswith("id: ")]
+    return ids[-1] if ids else None
 
 
 class Peer:
@@ -90,6 +97,20 @@ class Peer:
         data = await asyncio.wait_for(self.reader.readexactly(size + 2), timeout)
         assert data.endswith(b"\r\n")
         return data[:-2]
+
+    async def event(self, timeout=5.0):
+        """(id or None, message) of the next event with data; None at the end of the stream."""
+        while data := await self.chunk(timeout):
+            if messages := events_of(data):
+                return id_of(data), messages[0]
+        return None
+
+    async def events(self, timeout=5.0):
+        """What :meth:`event` gives, to the end of the stream."""
+        found = []
+        while (event := await self.event(timeout)) is not None:
+            found.append(event)
+        return found
 
     async def answer(self, timeout=5.0, head_only=False):
         status, headers = await self.head(timeout)
@@ -198,6 +219,17 @@ class Site:
         answer = await peer.ask(self.request(body=note, mcp_session_id=sid))
         assert answer.status == 202
         return sid
+
+    async def open_stream(self, sid, last=None, **changes):
+        """A GET stream on a connection of its own, past its first bytes."""
+        peer = await self.connect()
+        peer.send(self.request("GET", mcp_session_id=sid, last_event_id=last, **changes))
+        status, headers = await peer.head()
+        assert (status, headers["content-type"]) == (200, ["text/event-stream"])
+        if last is None:
+            first = await peer.chunk()
+            assert first == b":\n\n" or (first.startswith(b"id: ") and first.endswith(b"\ndata: \n\n"))
+        return peer
 
     def legacy(self, sid, method="tools/call", params=None, id=1, **changes):
         """A request inside a session."""

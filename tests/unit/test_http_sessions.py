@@ -5,7 +5,8 @@ import pytest
 from headrace.errors import ConnectionClosed, RpcError
 from headrace.limits import Limits
 from headrace.mux import FrameSink, Runtime
-from headrace.protocol.http_sessions import MAX_STREAMS, SessionStore
+from headrace.protocol.http_sessions import SessionStore
+from headrace.protocol.session_streams import MAX_STREAMS
 from headrace.protocol.tables import Features, Tables
 
 
@@ -50,6 +51,7 @@ class Stream:
     def __init__(self, session):
         self.session = session
         self.ended = False
+        self.stream = None
 
     def end_stream(self):
         self.ended = True

@@ -113,6 +113,11 @@ cdef class Sink:
         """Header fields of the HTTP request behind this sink, names in lower case; empty elsewhere."""
         return {}
 
+    def close_stream(self, retry=None):
+        """Ends the connection that carries the stream of a request while the request goes on; `retry`
+        seconds later the client comes back for the rest. False where there is no such thing (HO-23)."""
+        return False
+
     def wait_drained(self):
         """None, or a future that is done when queued output is below its bound."""
         return self.drained() if self.congested() else None

@@ -144,6 +144,18 @@ class Context:
             body["logger"] = logger
         return self._send(_LOG_METHOD, _encode(body))
 
+    def close_stream(self, retry: float | None = None) -> bool:
+        """Ends the connection of this request's event stream, while the handler works on (HO-23).
+
+        The client comes back after ``retry`` seconds (by default the server's ``retry_interval``, or 1) and
+        gets what was sent meanwhile, the answer included: a long call then holds no connection. False, and
+        nothing happens, where the client could not come back: only sessions of revision 2025-11-25 over
+        HTTP with an event store can. Raises ValueError for a negative ``retry``.
+        """
+        if retry is not None and not 0 <= retry < 1e6:
+            raise ValueError(f"retry must be a number of seconds, not {retry!r}")
+        return self._exchange.sink.close_stream(retry)
+
     def _send(self, method: bytes, params: bytes) -> Any:
         return self._exchange.notify(method, params) or self._sent()
 
@@ -161,6 +173,13 @@ class ThreadContext(Context):
     def progress(self, done: float, total: float | None = None, message: str | None = None) -> Any:
         self._exchange.mux.runtime.post(self._exchange.progress, done, total, message)
         return _SENT
+
+    def close_stream(self, retry: float | None = None) -> bool:
+        """As in Context; whether the client can come back is not known yet: True says it was asked for."""
+        if retry is not None and not 0 <= retry < 1e6:
+            raise ValueError(f"retry must be a number of seconds, not {retry!r}")
+        self._exchange.mux.runtime.post(self._exchange.sink.close_stream, retry)
+        return True
 
     def _send(self, method: bytes, params: bytes) -> Any:
         self._exchange.mux.runtime.post(self._exchange.notify, method, params)

@@ -7,56 +7,36 @@ A session lives while a request is in flight, a stream is open or something arri
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import ConnectionClosed, RpcError
 from headrace.jsonrpc import INTERNAL_ERROR
 from headrace.mux import Mux
-from headrace.protocol.session import ServerSession
+from headrace.protocol.event_store import EventPool
+from headrace.protocol.session_streams import StreamingSession, StreamSettings
 
 if TYPE_CHECKING:
     from headrace.mux import Revision
+    from headrace.protocol.event_store import EventStore
 
 __all__ = ("HttpSession", "SessionStore")
 
-MAX_STREAMS = 4
-"""GET streams of one session; one more ends the oldest, which is most likely dead (B44)."""
 
-
-class HttpSession(ServerSession):
-    """One session. ``sink`` is its newest GET stream, or None: then what belongs to no request is dropped."""
+class HttpSession(StreamingSession):
+    """One session, found by its id."""
 
     def __init__(self, server: Any, store: SessionStore) -> None:
-        super().__init__(server, server.tables)
+        super().__init__(server, store.settings)
         self.id = secrets.token_urlsafe(24)
         self.version = b""
         """The negotiated revision, as the MCP-Protocol-Version header must name it (HO-41)."""
-        self.ended = False
-        self.active = True
-        """Something arrived since the last sweep."""
         self.used = 0.0
-        self.streams: list[Any] = []
-        self._store = store
         self.bind(Mux(server.runtime, self, server.limits))
 
     def opened(self, revision: Revision, client_info: dict[str, Any], capabilities: dict[str, Any]) -> None:
         super().opened(revision, client_info, capabilities)
         self.version = revision.name.encode("ascii")
-
-    def stream_opened(self, sink: Any) -> None:
-        """A GET stream: it takes over what belongs to no request, older ones only stand by (HO-12)."""
-        self.active = True
-        self.streams.append(sink)
-        self.sink = sink
-        if len(self.streams) > MAX_STREAMS:
-            self.streams[0].end_stream()
-
-    def stream_ended(self, sink: Any) -> None:
-        """Called by the stream when it is over, whoever ended it."""
-        self.active = True
-        if sink in self.streams:
-            self.streams.remove(sink)
-        self.sink = self.streams[-1] if self.streams else None
 
     @property
     def in_use(self) -> bool:
@@ -65,10 +45,24 @@ class HttpSession(ServerSession):
 
 
 class SessionStore:
-    """The sessions of one endpoint."""
+    """The sessions of one endpoint.
 
-    def __init__(self, server: Any) -> None:
+    ``event_store``: True keeps events in memory for clients that resume streams, False gives streams no
+    ids, a function makes the :class:`~headrace.protocol.event_store.EventStore` of a session id.
+    ``retry_interval`` see :class:`StreamSettings`.
+    """
+
+    def __init__(
+        self,
+        server: Any,
+        *,
+        event_store: bool | Callable[[str], EventStore] = True,
+        retry_interval: float | None = None,
+    ) -> None:
         self.server = server
+        self.pool = EventPool(server.limits, server.runtime.time) if event_store is True else None
+        make = self.pool.open if self.pool is not None else event_store or None
+        self.settings = StreamSettings(make, retry_interval)  # type: ignore[arg-type]
         self.by_id: dict[bytes, HttpSession] = {}
 
     def __len__(self) -> int:
@@ -93,13 +87,14 @@ class SessionStore:
         assert session.id is not None and session.mux is not None
         self.by_id.pop(session.id.encode("ascii"), None)
         session.mux.close(ConnectionClosed(reason))
-        for sink in list(session.streams):
-            sink.end_stream()
+        session.close_streams()
 
     def sweep(self) -> None:
         """Ends sessions that nothing has used for ``limits.session_idle_timeout`` seconds."""
         now = self.server.runtime.time()
         limit = self.server.limits.session_idle_timeout
+        if self.pool is not None:
+            self.pool.sweep()
         for session in list(self.by_id.values()):
             if session.active or session.in_use:
                 session.active = False

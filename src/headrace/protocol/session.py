@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from headrace.errors import RpcError
+from headrace.errors import LocalProtocolError, RpcError
 from headrace.jsonrpc import (
     CLIENT_CAPABILITIES,
     INVALID_PARAMS,
@@ -22,7 +22,7 @@ from headrace.jsonrpc import (
 from headrace.mux import Gate
 
 if TYPE_CHECKING:
-    from headrace.mux import Exchange, Mux, Revision, Sink
+    from headrace.mux import Exchange, Mux, PendingCall, Revision, Sink
     from headrace.protocol.tables import Tables
     from headrace.wire import Envelope
 
@@ -132,6 +132,24 @@ class ServerSession(Gate):
         if not self.ready or self.mux is None or self.sink is None:
             return False
         return self.mux.notify(method, params, self.sink)
+
+    def request(
+        self, method: str, params: dict[str, Any] | None = None, *, timeout: float | None = None
+    ) -> PendingCall:
+        """Sends a request that belongs to none of the client's, such as ``ping``; await it for the raw result.
+
+        ``timeout`` is in seconds, ``limits.request_timeout`` by default. Over HTTP it goes on the session's
+        newest GET stream, where only ``ping`` is expected (HO-11). Raises ConnectionClosed when the session
+        has ended, LocalProtocolError when it has no channel or before the handshake is done.
+        """
+        if self.mux is None or not self.ready:
+            raise LocalProtocolError("the session is not initialized, or has ended")
+        if self.sink is None:
+            raise LocalProtocolError("the session has no channel for requests")
+        body = None if params is None else msgspec.json.encode(params)
+        return self.mux.call(
+            method, body, self.sink, timeout=timeout if timeout is not None else self.server.limits.request_timeout
+        )
 
     def notify(self, envelope: Envelope, sink: Sink) -> None:
         self.server.notified(self, envelope)

@@ -18,12 +18,19 @@ cdef class RequestLink(Connection):
     cdef bint is_chunked                 # of the body being received or skipped
     cdef uint64_t skip                   # bytes of a refused body still to come
 
+    # A request whose body comes in pieces: its head, then the decoded body.
+    cdef char *body
+    cdef Py_ssize_t body_size, body_cap, body_need
+
     cdef bint usual(self) noexcept
     cdef int check(self) except -1
     cdef int check_content(self) except -1
     cdef object find_session(self)
     cdef int open_stream(self) except -1
+    cdef int resume_stream(self, object session) except -1
     cdef int end_session(self) except -1
+    cdef int keep_body(self, const char *p, Py_ssize_t n) except -1
+    cdef int drop_body(self) except -1
     cdef int preflight(self, str origin) except -1
     cdef int refuse(self, int status, str text, bytes fields=*) except -1
     cdef int answered_head(self) except -1

@@ -6,7 +6,8 @@ all others the rules are applied one after the other. Every refusal has a JSON-R
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport uint64_t
-from libc.string cimport memset
+from cpython.mem cimport PyMem_Free, PyMem_Realloc
+from libc.string cimport memcpy, memset
 
 from headrace.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST
 
@@ -35,8 +36,16 @@ cdef bytes ALLOW_MODERN = b"Allow: POST\r\n"
 cdef bytes ALLOW_ALL = b"Allow: GET, POST, DELETE\r\n"
 
 
+cdef int refusal_code(int status):
+    """The JSON-RPC code beside a status: 501 and 505 are the client's doing."""
+    return INTERNAL_ERROR if status == 500 or status == 503 else INVALID_REQUEST
+
+
 cdef class RequestLink(Connection):
     """The part of an HTTP link that judges heads. The link itself owns input and phases."""
+
+    def __dealloc__(self):
+        PyMem_Free(self.body)
 
     cdef bint usual(self) noexcept:
         """A POST like the last one that was accepted on this connection: nothing to look at closely."""
@@ -168,10 +177,35 @@ cdef class RequestLink(Connection):
         if hr_http1_request_body(h) != HR_BODY_NONE:
             self.persist = False
             return self.refuse(400, "a GET request has no body here")
+        if known_bytes(h, HR_H_LAST_EVENT_ID):
+            return self.resume_stream(session)
         exchange = self.fresh_exchange()
         exchange.session = session
         self.streaming(exchange)
-        exchange.start_stream()
+        exchange.start_stream(None, [])
+        session.stream_opened(exchange)
+        return 0
+
+    cdef int resume_stream(self, object session) except -1:
+        """GET with Last-Event-ID: goes on behind that event on its own stream, whatever began it (HO-21)."""
+        cdef HttpExchange exchange
+        cdef bytes last = known_bytes(&self.head, HR_H_LAST_EVENT_ID)
+        found = None
+        if not self.head.duplicate >> HR_H_LAST_EVENT_ID & 1:
+            found = session.resume(last.decode("latin-1"))
+        if found is None:
+            return self.refuse(400, "Last-Event-ID names no event of this session that can be resumed from")
+        exchange = found.sink
+        if exchange is not None:
+            session.active = True
+            self.streaming(exchange)
+            return exchange.attach(self, self.extra, found.events)
+        exchange = self.fresh_exchange()
+        exchange.session = session
+        self.streaming(exchange)
+        if found.finished:
+            return exchange.replay_only(found.events)
+        exchange.start_stream(found.stream, found.events)
         session.stream_opened(exchange)
         return 0
 
@@ -224,6 +258,40 @@ cdef class RequestLink(Connection):
         exchange.session = session
         return <Mux>session.mux
 
+    # --- a body in pieces ---------------------------------------------------------------------------
+
+    cdef int keep_body(self, const char *p, Py_ssize_t n) except -1:
+        """Appends to the body being received. False when a bound refused it: that is answered."""
+        cdef Endpoint ep = self.endpoint
+        cdef Py_ssize_t want = self.body_size + n
+        cdef Py_ssize_t cap = self.body_cap
+        cdef char *grown
+        if want > cap:
+            # Content-Length is a wish: memory follows what has come, at most doubled.
+            cap = max(want, min(max(2 * cap, 4096), self.body_need) if self.body_need else max(2 * cap, 4096))
+            if ep.buffered + cap - self.body_cap > ep.max_buffered:
+                self.drop_body()
+                self.persist = False
+                self.refuse(503, "too many request bodies are being received")
+                return 0
+            grown = <char *>PyMem_Realloc(self.body, cap)
+            if grown is NULL:
+                raise MemoryError
+            ep.buffered += cap - self.body_cap
+            self.body = grown
+            self.body_cap = cap
+        memcpy(self.body + self.body_size, p, n)
+        self.body_size = want
+        return 1
+
+    cdef int drop_body(self) except -1:
+        if self.body is not NULL:
+            PyMem_Free(self.body)
+            self.body = NULL
+            self.endpoint.buffered -= self.body_cap
+        self.body_size = self.body_cap = 0
+        return 0
+
     # --- answers without an exchange ------------------------------------------------------------------
 
     cdef int refuse(self, int status, str text, bytes fields=b"") except -1:
@@ -238,7 +306,7 @@ cdef class RequestLink(Connection):
         if self.extra is not None:
             fields = self.extra + fields
         put_rpc_error(
-            self.endpoint, self.queue(), status, INTERNAL_ERROR if status >= 500 else INVALID_REQUEST, text, None, fields,
+            self.endpoint, self.queue(), status, refusal_code(status), text, None, fields,
             not self.persist, h.method == HR_M_HEAD)
         return self.answered_head()
 

@@ -46,6 +46,7 @@ cdef class Endpoint:
     cdef uint32_t tick                   # the coarse clock of all timeouts
     cdef readonly double tick_seconds
     cdef uint32_t header_ticks, body_ticks, idle_ticks, write_ticks, comment_ticks, linger_ticks
+    cdef uint32_t body_total_ticks, resume_ticks
     cdef Py_ssize_t max_body, max_output, max_inline, max_connections
     cdef Py_ssize_t buffered             # bytes held by request bodies that are being received
     cdef Py_ssize_t max_buffered

@@ -90,11 +90,11 @@ cdef class Endpoint:
         self.max_connections = limits.max_connections
         self.max_buffered = limits.max_buffered_bytes
         times = (limits.header_timeout, limits.body_timeout, limits.keep_alive_timeout, limits.write_timeout,
-                 limits.sse_keep_alive, limits.linger_timeout)
+                 limits.sse_keep_alive, limits.linger_timeout, limits.body_total_timeout, limits.resume_after)
         # Timeouts are counted in ticks: nothing on the way of a request asks for the time.
-        self.tick_seconds = min(max(min(times) / 8, 0.02), 0.5)
+        self.tick_seconds = min(max(min(times[:6]) / 8, 0.02), 0.5)
         (self.header_ticks, self.body_ticks, self.idle_ticks, self.write_ticks, self.comment_ticks,
-         self.linger_ticks) = [min(int(t / self.tick_seconds) + 1, 0x7FFFFFFF) for t in times]
+         self.linger_ticks, self.body_total_ticks, self.resume_ticks) = [min(int(t / self.tick_seconds) + 1, 0x7FFFFFFF) for t in times]
 
     def __repr__(self):
         return f"<Endpoint {self.path.decode()}, {len(self.links)} connections>"

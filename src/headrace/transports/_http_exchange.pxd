@@ -11,6 +11,8 @@ cdef class HttpExchange(Sink):
     cdef Connection link                 # None once the connection is gone
     cdef readonly object session         # None: the modern era
     cdef readonly Exchange running       # in flight
+    cdef readonly object stream          # name of the resumable stream that this is (HO-20), or None
+    cdef Outbuf spool                    # a resumable stream without a connection: its events are only kept
     cdef object begun                    # session that this initialize opened, until it is answered
     cdef bytes head_bytes                # copy of the header lines, for requests that outlive the call
     cdef bytes extra                     # further header lines of the answer, or None
@@ -30,9 +32,19 @@ cdef class HttpExchange(Sink):
     cdef int commit(self) except -1
     cdef int open_event(self, Outbuf out) except -1
     cdef int close_event(self, Outbuf out) except -1
+    cdef int close_chunk(self, Outbuf out) except -1
+    cdef int put_whole(self, Outbuf out, bytes id, bytes data, int retry_ms) except -1
     cdef int comment(self) except -1
-    cdef int start_stream(self) except -1
+    cdef int put_stream_head(self) except -1
+    cdef int prime(self, int retry_ms) except -1
+    cdef int put_events(self, list events) except -1
+    cdef int start_stream(self, object name, list events) except -1
+    cdef int replay_only(self, list events) except -1
+    cdef int attach(self, Connection link, bytes extra, list events) except -1
+    cdef int part(self) except -1
+    cdef int unlink(self) except -1
     cdef int end(self) except -1
+    cpdef int end_stream(self) except -1
     cdef int status_for(self, Exchange ex, int code, int status) except -1
     cdef int answer_error(self, int status, int code, str text) except -1
     cdef int keep_alive(self) except -1

@@ -3,24 +3,28 @@
 An exchange starts uncommitted. The answer of most requests is one JSON object whose length is filled
 in after the body was written behind a prepared head; a notification that comes first turns the
 response into an event stream (HN-32, HN-43), and then the answer is its last event.
+
+In a session whose streams can be resumed, events carry ids, and a stream goes on without a connection
+(`link` is None): what is sent is only kept, until the client resumes it on another one (HO-08, HO-21).
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.string cimport memcmp
 
+from headrace.errors import LocalProtocolError
 from headrace.jsonrpc import (
     HEADER_MISMATCH, INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, MISSING_CLIENT_CAPABILITY, PARSE_ERROR,
     UNSUPPORTED_VERSION,
 )
 
-from headrace.mux._mux cimport Exchange, Mux, Revision, Sink
+from headrace.mux._mux cimport Exchange, Mux, PendingCall, Revision, Sink
 from headrace.transports._http_endpoint cimport LENGTH_FIELD, Connection, put_rpc_error
 from headrace.wire._cjson cimport HR_T_OBJECT, HR_T_STRING, hr_envelope, hr_span, hr_token
 from headrace.wire._chttp cimport HR_F_MCP_PARAM, HR_H_MCP_METHOD, HR_H_MCP_NAME, hr_head
 from headrace.wire._envelope cimport token_str
 from headrace.wire._http1 cimport ACCEPT_JSON, ACCEPT_SSE, header_list, put_response_head, status_line
 from headrace.wire._outbuf cimport Outbuf
-from headrace.wire._sse cimport begin_event, finish_event
+from headrace.wire._sse cimport begin_event, finish_event, put_event
 
 __all__ = ("HttpExchange",)
 
@@ -29,6 +33,7 @@ cdef enum:
     STREAMING = 1            # 200 text/event-stream is committed
     DONE = 2
     CHUNK_OPEN = 10          # eight hex digits and CRLF
+    DEFAULT_RETRY = 1000     # milliseconds until a client comes back to a stream that was closed
 
     C_PARSE = -32700
     C_INVALID = -32600
@@ -70,6 +75,8 @@ cdef class HttpExchange(Sink):
         self.link = link
         self.closed = False
         self.session = None
+        self.stream = None
+        self.spool = None
         self.running = None
         self.begun = None
         self.head_bytes = None
@@ -210,7 +217,7 @@ cdef class HttpExchange(Sink):
         return 200
 
     cdef int open_response(self, Exchange ex, int code, int status) except -1:
-        cdef Outbuf out = self.link.queue()
+        cdef Outbuf out = self.link.queue() if self.link is not None else self.spool
         self.out = out
         if code != 0:
             status = self.status_for(ex, code, status)
@@ -240,10 +247,8 @@ cdef class HttpExchange(Sink):
         self.writing = False
         if self.mode == STREAMING:
             self.close_event(out)
-            if not self.old:
-                out.put(b"0\r\n\r\n", 5)
-        else:
-            patch_length(out, self.text_at)
+            return self.end_stream()
+        patch_length(out, self.text_at)
         return self.end()
 
     cdef int open_message(self, Exchange ex) except -1:
@@ -251,13 +256,16 @@ cdef class HttpExchange(Sink):
         # `writing`: a notification from inside the encoding of the answer comes too late.
         if self.closed or self.mode == DONE or self.writing:
             return 0
-        if self.mode == FRESH:
-            if not self.accept & ACCEPT_SSE:
+        if self.link is None:
+            out = self.spool
+        else:
+            if self.mode == FRESH:
+                if not self.accept & ACCEPT_SSE:
+                    return 0
+                self.commit()
+            elif self.link.overfull():
                 return 0
-            self.commit()
-        elif self.link.overfull():
-            return 0
-        out = self.link.queue()
+            out = self.link.queue()
         self.out = out
         self.mark = out.n
         self.open_event(out)
@@ -265,11 +273,30 @@ cdef class HttpExchange(Sink):
 
     cdef int close_message(self, Exchange ex) except -1:
         self.close_event(self.out)
+        if self.link is None:
+            return 0
         self.since = self.link.endpoint.tick
         return self.link.wake()
 
+    cdef int send_call(self, PendingCall call, bytes method, bytes params, str name) except -1:
+        """A request of ours inside of a request of the client: on its own stream (HO-43)."""
+        if self.session is None:
+            raise LocalProtocolError("in this revision, and outside of sessions, a server sends no requests")
+        if not self.accept & ACCEPT_SSE:
+            raise LocalProtocolError(
+                "the client cannot be asked: this request is answered with one JSON object, not with an event stream")
+        return Sink.send_call(self, call, method, params, name)
+
     cdef int commit(self) except -1:
-        """From here on the answer is an event stream."""
+        """From here on the answer is an event stream. 1: it has a first event."""
+        if self.session is not None and self.stream is None:
+            self.stream = self.session.open_stream(self, get=self.is_stream)
+        self.put_stream_head()
+        if self.stream is None or not self.session.primes:
+            return 0
+        return self.prime(self.session.retry_ms)
+
+    cdef int put_stream_head(self) except -1:
         cdef Outbuf out = self.link.queue()
         out.put_bytes(STREAM_HEAD)
         out.put_bytes(self.link.endpoint.date)
@@ -295,9 +322,31 @@ cdef class HttpExchange(Sink):
         return 0
 
     cdef int close_event(self, Outbuf out) except -1:
+        cdef bytes data, id
+        finish_event(out, self.text_at)
+        if self.stream is None:
+            return self.close_chunk(out)
+        data = out.slice(self.text_at, out.n - 2)
+        out.n = self.mark
+        # The store may be anybody's code: whatever it does to this stream is over when it returns.
+        id = self.session.keep(self.stream, data)
+        if self.link is None:
+            return self.spool.clear() if self.spool is not None else 0
+        out = self.link.queue()
+        self.out = out
+        return self.put_whole(out, id, data, -1)
+
+    cdef int put_whole(self, Outbuf out, bytes id, bytes data, int retry_ms) except -1:
+        """One event from its parts."""
+        self.mark = out.n
+        if not self.old:
+            out.put(b"00000000\r\n", CHUNK_OPEN)
+        put_event(out, id, data, retry_ms)
+        return self.close_chunk(out)
+
+    cdef int close_chunk(self, Outbuf out) except -1:
         cdef size_t n
         cdef char *p
-        finish_event(out, self.text_at)
         if self.old:
             return 0
         n = <size_t>(out.n - self.mark - CHUNK_OPEN)
@@ -313,8 +362,8 @@ cdef class HttpExchange(Sink):
     cdef int comment(self) except -1:
         """A line that peers ignore: keeps silent streams alive (B39, HN-41)."""
         cdef Outbuf out = self.link.queue()
-        if self.mode == FRESH:
-            self.commit()
+        if self.mode == FRESH and self.commit():
+            return self.link.wake()
         if self.old:
             out.put(b":\n\n", 3)
         else:
@@ -328,10 +377,13 @@ cdef class HttpExchange(Sink):
         self.closed = True
         self.running = None
         self.begun = None
-        self.out = link.endpoint.nil
+        if link is not None:
+            self.out = link.endpoint.nil
         if self.is_stream:
             self.session.stream_ended(self)
-        return link.finished(self)
+        elif self.stream is not None:
+            self.session.post_ended(self.stream)
+        return link.finished(self) if link is not None else 0
 
     cdef int answer_error(self, int status, int code, str text) except -1:
         """Answers outside the mux, while nothing is committed."""
@@ -344,8 +396,7 @@ cdef class HttpExchange(Sink):
         if self.closed or self.mode == DONE:
             return 0
         if self.mode == STREAMING:
-            self.end_stream()
-            return 0
+            return self.end_stream()
         if self.session is not None and self.session.ended:
             return self.answer_error(404, INVALID_REQUEST, "the session has ended")
         if self.link.endpoint.closing:
@@ -355,34 +406,118 @@ cdef class HttpExchange(Sink):
 
     # --- streams of sessions ------------------------------------------------------------------------
 
-    cdef int start_stream(self) except -1:
-        """Opens a GET stream; its first bytes leave at once, so that proxies see it alive (B39)."""
+    cdef int start_stream(self, object name, list events) except -1:
+        """Opens a GET stream, fresh or as the continuation of stream `name`; its first bytes leave at once,
+        so that proxies see it alive (B39)."""
         self.is_stream = True
-        self.commit()
+        self.accept |= ACCEPT_SSE
+        if name is None:
+            if self.commit():
+                return self.link.wake()
+        else:
+            # No first event of its own: the client would take its id for one behind those that follow.
+            self.stream = name
+            self.put_stream_head()
+            self.put_events(events)
         return self.comment()
 
-    def end_stream(self):
+    cdef int replay_only(self, list events) except -1:
+        """What is left of a stream that has ended."""
+        self.session = None
+        self.accept |= ACCEPT_SSE
+        self.put_stream_head()
+        self.put_events(events)
+        return self.end_stream()
+
+    cdef int put_events(self, list events) except -1:
+        for id, data in events:
+            self.put_whole(self.link.queue(), id.encode("ascii"), data, -1)
+        return 0
+
+    cdef int prime(self, int retry_ms) except -1:
+        """An event without data, so that the client has an id to resume from (HO-22, HO-23)."""
+        cdef bytes id = self.session.keep(self.stream, b"")
+        if id is None or self.link is None:
+            return 0
+        self.put_whole(self.link.queue(), id, b"", retry_ms)
+        return 1
+
+    cdef int attach(self, Connection link, bytes extra, list events) except -1:
+        """The client resumes this stream on `link`; a connection that still had it loses it."""
+        self.part()
+        self.link = link
+        self.spool = None
+        self.out = link.endpoint.nil
+        self.old = link.head.minor == 0
+        self.extra = extra
+        self.put_stream_head()
+        self.put_events(events)
+        return self.comment()
+
+    cdef int part(self) except -1:
+        """Takes the stream off its connection, which ends its answer whole; the request goes on."""
+        cdef Connection link = self.link
+        if link is None:
+            return 0
+        if not self.old:
+            link.queue().put(b"0\r\n\r\n", 5)
+        self.unlink()
+        return link.finished(self)
+
+    cdef int unlink(self) except -1:
+        self.link = None
+        # Buffers of a link may serve another one already.
+        self.spool = Outbuf.__new__(Outbuf)
+        self.out = self.spool
+        return 0
+
+    def close_stream(self, retry=None):
+        """Ends the connection of this request's stream, not the request: the client comes back for the rest
+        (HO-23). False where it could not."""
+        cdef int retry_ms
+        if (
+            self.closed or self.mode == DONE or self.writing or self.is_stream or self.session is None
+            or not self.accept & ACCEPT_SSE or not self.session.primes
+        ):
+            return False
+        if self.link is None:
+            return True
+        if self.mode == FRESH:
+            self.commit()
+        if self.stream is None:
+            return False
+        retry_ms = self.session.retry_ms if retry is None else int(retry * 1000)
+        self.prime(retry_ms if retry_ms >= 0 else DEFAULT_RETRY)
+        self.part()
+        return True
+
+    cpdef int end_stream(self) except -1:
         """Ends an event stream whole, without another event."""
         if self.closed or self.mode != STREAMING:
-            return
-        if not self.old:
+            return 0
+        if self.link is not None and not self.old:
             self.link.queue().put(b"0\r\n\r\n", 5)
-        self.end()
+        return self.end()
 
     cdef int detach(self) except -1:
-        """The peer is gone: nothing more can be sent. Era M: that cancels the request (HN-50)."""
+        """The peer is gone. Era M: that cancels the request (HN-50). Era H: a stream that can be resumed
+        goes on without a connection, of others nothing more can be sent (HO-08)."""
         cdef Exchange running = self.running
         if self.closed:
             return 0
+        if self.stream is not None and not self.is_stream and self.mode == STREAMING:
+            return self.unlink()
         self.closed = True
-        # Its buffer went with the link; it may serve another one already.
         self.out = self.link.endpoint.nil
         self.link = None
         self.running = None
         if self.is_stream:
             self.session.stream_ended(self)
-        if running is not None and running.revision.modern:
-            running.cancel("the client disconnected")
+        if running is not None:
+            if running.revision.modern:
+                running.cancel("the client disconnected")
+            elif self.session is not None:
+                self.session.sink_lost(self)
         return 0
 
     cdef bint congested(self):

@@ -8,13 +8,11 @@ from headrace.transports._http_admission cimport RequestLink
 cdef class HttpLink(RequestLink):
     cdef int phase
     cdef uint32_t since                  # tick at which the phase began (BODY, SKIP: of its last byte)
+    cdef uint32_t body_since             # tick at which the body became due
     cdef HttpExchange current            # being answered
     # Input that waits: the start of a head, or requests behind the one being answered.
     cdef char *buf
     cdef Py_ssize_t off, size, cap
-    # A request whose body comes in pieces: its head, then the decoded body.
-    cdef char *body
-    cdef Py_ssize_t body_size, body_cap, body_need
     cdef bint eof
     cdef bint reading
     cdef bint continue_due
@@ -33,8 +31,6 @@ cdef class HttpLink(RequestLink):
     cdef Py_ssize_t on_head(self, const char *p, Py_ssize_t n) except -1
     cdef Py_ssize_t on_body(self, const char *p, Py_ssize_t n) except -1
     cdef Py_ssize_t on_skip(self, const char *p, Py_ssize_t n) except -1
-    cdef int keep_body(self, const char *p, Py_ssize_t n) except -1
-    cdef int drop_body(self) except -1
     cdef int serve(self, const char *p, Py_ssize_t n) except -1
     cdef int serve_body(self) except -1
     cdef int linger(self) except -1

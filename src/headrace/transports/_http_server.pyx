@@ -54,7 +54,6 @@ cdef class HttpLink(RequestLink):
 
     def __dealloc__(self):
         PyMem_Free(self.buf)
-        PyMem_Free(self.body)
 
     def connection_made(self, transport):
         cdef Endpoint ep = self.endpoint
@@ -326,44 +325,12 @@ cdef class HttpLink(RequestLink):
             self.body_need = 0
             memset(&self.chunked, 0, sizeof(hr_chunked))
         self.phase = BODY
-        self.since = self.endpoint.tick
+        self.since = self.body_since = self.endpoint.tick
         if not self.keep_body(p, head_len):
             return head_len
         if self.expects and have == 0:
             self.queue().put(b"HTTP/1.1 100 Continue\r\n\r\n", 25)
         return head_len
-
-    cdef int keep_body(self, const char *p, Py_ssize_t n) except -1:
-        """Appends to the body being received. False when a bound refused it: that is answered."""
-        cdef Endpoint ep = self.endpoint
-        cdef Py_ssize_t want = self.body_size + n
-        cdef Py_ssize_t cap = self.body_cap
-        cdef char *grown
-        if want > cap:
-            # Content-Length is a wish: memory follows what has come, at most doubled.
-            cap = max(want, min(max(2 * cap, 4096), self.body_need) if self.body_need else max(2 * cap, 4096))
-            if ep.buffered + cap - self.body_cap > ep.max_buffered:
-                self.drop_body()
-                self.persist = False
-                self.refuse(503, "too many request bodies are being received")
-                return 0
-            grown = <char *>PyMem_Realloc(self.body, cap)
-            if grown is NULL:
-                raise MemoryError
-            ep.buffered += cap - self.body_cap
-            self.body = grown
-            self.body_cap = cap
-        memcpy(self.body + self.body_size, p, n)
-        self.body_size = want
-        return 1
-
-    cdef int drop_body(self) except -1:
-        if self.body is not NULL:
-            PyMem_Free(self.body)
-            self.body = NULL
-            self.endpoint.buffered -= self.body_cap
-        self.body_size = self.body_cap = 0
-        return 0
 
     cdef Py_ssize_t on_body(self, const char *p, Py_ssize_t n) except -1:
         cdef const char *start = p
@@ -444,6 +411,9 @@ cdef class HttpLink(RequestLink):
             if mux is None:
                 return 0
             self.current = exchange
+            if n > 3 and p[0] == <char>0xEF and p[1] == <char>0xBB and p[2] == <char>0xBF:
+                p += 3  # a byte order mark (JR-02)
+                n -= 3
             mux.receive(p, n, exchange)
         except Exception as exc:
             self.endpoint.runtime.report("a request could not be handled", exc)
@@ -556,7 +526,7 @@ cdef class HttpLink(RequestLink):
             if waited >= ep.header_ticks:
                 self.time_out("the request head did not come in time")
         elif self.phase == BODY or self.phase == SKIP:
-            if waited >= ep.body_ticks:
+            if waited >= ep.body_ticks or (self.phase == BODY and ep.tick - self.body_since >= ep.body_total_ticks):
                 self.time_out("the request body did not come in time")
         elif self.phase == LINGER:
             if waited >= ep.linger_ticks:
@@ -565,9 +535,13 @@ cdef class HttpLink(RequestLink):
             if waited >= ep.idle_ticks and not self.transport.get_write_buffer_size():
                 self.shut()
         elif self.phase == BUSY and current is not None:
-            if (
-                ep.tick - current.since >= ep.comment_ticks and not self.output_full
-                and (current.mode == MODE_STREAMING or current.accept & ACCEPT_SSE)
+            waited = ep.tick - current.since
+            if not self.output_full and (current.mode == MODE_STREAMING or current.accept & ACCEPT_SSE) and (
+                waited >= ep.comment_ticks or (
+                    # Only with an id in the client's hands the answer survives the connection.
+                    current.mode == MODE_FRESH and current.session is not None and waited >= ep.resume_ticks
+                    and current.session.primes
+                )
             ):
                 current.comment()
         if (

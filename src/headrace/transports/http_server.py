@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import UsageError
@@ -24,6 +24,8 @@ from headrace.transports.stream import remove_stale_socket
 
 if TYPE_CHECKING:
     import ssl as ssl_module
+
+    from headrace.protocol.event_store import EventStore
 
 __all__ = ("HttpListener", "serve_http")
 
@@ -166,6 +168,8 @@ async def serve_http(
     allowed_origins: Iterable[str] | None = None,
     cors_origins: Iterable[str] | None = None,
     json_only: bool = False,
+    event_store: bool | Callable[[str], EventStore] = True,
+    retry_interval: float | None = None,
     sock: socket.socket | None = None,
     reuse_port: bool = False,
     backlog: int = 1024,
@@ -181,6 +185,10 @@ async def serve_http(
     :param ssl: a server context: HTTPS.
     :param allowed_hosts, allowed_origins, cors_origins: see :class:`headrace.transports.guards.Guards`.
     :param json_only: answers are never event streams: notifications of requests are dropped.
+    :param event_store: True: streams of sessions have event ids, and clients can resume them from memory
+        (``limits.max_resume_events`` and the like); False: they cannot; or a function that makes the
+        :class:`headrace.protocol.event_store.EventStore` of a session id.
+    :param retry_interval: seconds that clients of 2025-11-25 wait before they resume; None leaves it to them.
     :param reuse_port: SO_REUSEPORT, for several processes on one port.
 
     Raises OSError when the address cannot be had, :class:`UsageError` for wrong arguments.
@@ -196,7 +204,7 @@ async def serve_http(
     guards = Guards(
         bind, allowed_hosts=allowed_hosts, allowed_origins=allowed_origins, cors_origins=cors_origins
     )
-    sessions = SessionStore(server)
+    sessions = SessionStore(server, event_store=event_store, retry_interval=retry_interval)
     door = HttpDoor(server, sessions)
     endpoint = Endpoint(server, door=door, sessions=sessions, guards=guards, path=path, json_only=json_only)
     listener = HttpListener(server, endpoint, path, ssl is not None)

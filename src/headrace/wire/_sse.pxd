@@ -20,3 +20,6 @@ cdef int begin_event(Outbuf out) except -1      # "event: message\ndata: "; the 
 # Ends the event whose JSON text starts at `start` of out: makes it one line, escapes raw line
 # separators (B34), and adds the empty line.
 cdef int finish_event(Outbuf out, Py_ssize_t start) except -1
+
+# A whole event; data is one line without raw separators. id may be None; retry_ms < 0: none.
+cdef int put_event(Outbuf out, bytes id, bytes data, long long retry_ms) except -1

@@ -155,6 +155,22 @@ cdef int finish_event(Outbuf out, Py_ssize_t start) except -1:
     return out.put("\n\n", 2)
 
 
+cdef int put_event(Outbuf out, bytes id, bytes data, long long retry_ms) except -1:
+    if PyBytes_GET_SIZE(data):
+        out.put("event: message\n", 15)
+    if id is not None:
+        out.put("id: ", 4)
+        out.put_bytes(id)
+        out.put("\n", 1)
+    if retry_ms >= 0:
+        out.put("retry: ", 7)
+        out.put_int(retry_ms)
+        out.put("\n", 1)
+    out.put("data: ", 6)
+    out.put_bytes(data)
+    return out.put("\n\n", 2)
+
+
 cdef int put_field(list out, str name, str value) except -1:
     if "\n" in value or "\r" in value or "\0" in value:
         raise LocalProtocolError(f"{name} of an event holds a line end or NUL")

@@ -1,0 +1,220 @@
+"""The streams of a handshake-era HTTP session: which message goes on which, and resumption (HO-06..HO-23).
+
+A session has GET streams, for what belongs to no request, and POST streams that answer one request each.
+With an event store each stream has a name that its event ids carry. A POST stream outlives its
+connection: its sink goes on without one, keeps what is sent, and moves to the connection that resumes
+it. A GET stream is only its events: resuming it continues its name on another connection.
+
+What is to be sent while no GET stream is open waits here, equal notifications once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from headrace.errors import ConnectionClosed, LocalProtocolError
+from headrace.jsonrpc import R4
+from headrace.protocol.session import ServerSession
+
+if TYPE_CHECKING:
+    from headrace.mux import PendingCall
+    from headrace.protocol.event_store import EventStore
+
+__all__ = ("MAX_STREAMS", "Resumed", "StreamSettings", "StreamingSession")
+
+MAX_STREAMS = 4
+"""GET streams of one session; one more ends the oldest, which is most likely dead (B44)."""
+
+
+class StreamSettings(msgspec.Struct, frozen=True):
+    """How the streams of an endpoint's sessions behave."""
+
+    make_store: Callable[[str], EventStore] | None = None
+    """Session id -> the event store of that session; None: streams have no ids and cannot be resumed."""
+    retry_interval: float | None = None
+    """Seconds that clients of 2025-11-25 shall wait before they resume a stream; None: their own choice."""
+
+
+class Resumed(msgspec.Struct, frozen=True):
+    """What a GET with Last-Event-ID continues."""
+
+    stream: str | None
+    """The GET stream to go on with; None opens a fresh one."""
+    events: list[tuple[str, bytes]]
+    sink: Any = None
+    """The sink of a POST stream whose request is not answered yet."""
+    finished: bool = False
+    """A POST stream that got its last event: what is left of it is all there is."""
+
+
+class StreamingSession(ServerSession):
+    """A session with streams; ``sink`` is its newest GET stream or None."""
+
+    def __init__(self, server: Any, settings: StreamSettings) -> None:
+        super().__init__(server, server.tables)
+        self.ended = False
+        self.active = True
+        """Something arrived since the last sweep."""
+        self.streams: list[Any] = []
+        self._settings = settings
+        self._events: EventStore | None = None
+        self._made = 0
+        self._posts: dict[str, Any] = {}
+        self._waiting: dict[tuple[bytes, bytes | None], None] = {}
+
+    # --- event ids ----------------------------------------------------------------------------------
+
+    @property
+    def resumable(self) -> bool:
+        """Whether streams of this session have event ids."""
+        return self._settings.make_store is not None
+
+    @property
+    def events(self) -> EventStore | None:
+        """The event store; made when the first stream needs it."""
+        if self._events is None and self._settings.make_store is not None and not self.ended:
+            assert self.id is not None
+            try:
+                self._events = self._settings.make_store(self.id)
+            except Exception as exc:
+                self.server.runtime.report("an event store could not be made", exc)
+        return self._events
+
+    @property
+    def primes(self) -> bool:
+        """Streams begin with an event that has an id and no data; earlier clients choke on it (HO-22, B38)."""
+        return (
+            self.resumable and self.mux is not None and self.mux.current is not None and (self.mux.current.name >= R4)
+        )
+
+    @property
+    def retry_ms(self) -> int:
+        """The reconnection time that a first event names, in milliseconds; -1 for none (HO-23)."""
+        interval = self._settings.retry_interval
+        return -1 if interval is None else int(interval * 1000)
+
+    def open_stream(self, sink: Any, *, get: bool) -> str | None:
+        """A name for the stream that ``sink`` becomes; None when it will not have ids."""
+        if self.events is None:
+            return None
+        self._made += 1
+        name = f"{'g' if get else 'p'}{self._made}"
+        if not get:
+            self._posts[name] = sink
+        return name
+
+    def keep(self, stream: str, data: bytes) -> bytes | None:
+        """Keeps an event that is being sent; gives its id, or None when it goes without."""
+        store = self._events
+        if store is None:
+            return None
+        try:
+            return store.append(stream, data).encode("ascii")
+        except Exception as exc:
+            self.server.runtime.report("an event could not be kept", exc)
+            return None
+
+    def post_ended(self, stream: str) -> None:
+        """A POST stream got its last event."""
+        self._posts.pop(stream, None)
+        self._end(stream)
+
+    def _end(self, stream: str) -> None:
+        if self._events is not None:
+            try:
+                self._events.end(stream)
+            except Exception as exc:
+                self.server.runtime.report("an event store failed", exc)
+
+    def resume(self, last_id: str) -> Resumed | None:
+        """Finds what to go on with behind the event ``last_id``.
+
+        None for an id that this session never gave, and for a POST stream of which nothing is left: the
+        answer is 400. Of a GET stream nothing but news is lost: then a fresh stream opens (HO-21).
+        """
+        try:
+            found = self.events.replay(last_id) if self.events is not None else None
+        except Exception as exc:
+            self.server.runtime.report("an event store failed", exc)
+            return None
+        if found is None:
+            return None
+        if found.stream.startswith("g"):
+            if found.lost:
+                return Resumed(None, [])
+            for other in [each for each in self.streams if each.stream == found.stream]:
+                other.end_stream()  # its connection is most likely dead
+            return Resumed(found.stream, found.events)
+        sink = self._posts.get(found.stream)
+        if found.lost and sink is None:
+            return None
+        return Resumed(found.stream, found.events, sink, finished=sink is None)
+
+    # --- streams ------------------------------------------------------------------------------------
+
+    def stream_opened(self, sink: Any) -> None:
+        """A GET stream: it takes over what belongs to no request, older ones only stand by (HO-12)."""
+        self.active = True
+        self.streams.append(sink)
+        self.sink = sink
+        if len(self.streams) > MAX_STREAMS:
+            self.streams[0].end_stream()
+        while self._waiting and self.sink is sink and self.mux is not None:
+            note = next(iter(self._waiting))
+            if not self.mux.notify(*note, sink):
+                break
+            self._waiting.pop(note, None)
+
+    def stream_ended(self, sink: Any) -> None:
+        """Called by the stream when it is over, whoever ended it."""
+        self.active = True
+        if sink in self.streams:
+            self.streams.remove(sink)
+            if sink.stream is not None:
+                self._end(sink.stream)
+        self.sink = self.streams[-1] if self.streams else None
+
+    def sink_lost(self, sink: Any) -> None:
+        """A request's connection is gone and nothing will be sent on it again: nobody can answer what was
+        asked there."""
+        if self.mux is None:
+            return
+        for call in list(self.mux.pending.values()):
+            if call.sink is sink:
+                call.fail(ConnectionClosed("the client's connection is gone, and its stream cannot be resumed"))
+
+    def announce(self, method: bytes, params: bytes | None = None) -> bool:
+        """As ServerSession.announce; without an open stream it waits for one, if streams can be resumed."""
+        if super().announce(method, params):
+            return True
+        if not self.ready or self.ended or not self.resumable:
+            return False
+        if len(self._waiting) >= self.server.limits.max_waiting_notices:
+            return False
+        self._waiting[method, params] = None
+        return True
+
+    def request(
+        self, method: str, params: dict[str, Any] | None = None, *, timeout: float | None = None
+    ) -> PendingCall:
+        if self.sink is None:
+            raise LocalProtocolError("the client has no stream open for requests that belong to none of its own")
+        return super().request(method, params, timeout=timeout)
+
+    def close_streams(self) -> None:
+        """The session has ended: streams end whole, what was kept is dropped (HO-32)."""
+        self._waiting.clear()
+        for sink in list(self.streams):
+            sink.end_stream()
+        for sink in list(self._posts.values()):
+            sink.end_stream()
+        self._posts.clear()
+        store, self._events = self._events, None
+        if store is not None:
+            try:
+                store.close()
+            except Exception as exc:
+                self.server.runtime.report("an event store failed", exc)
