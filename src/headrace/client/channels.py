@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from headrace.errors import ConnectFailed, HeadraceError
+from headrace.errors import ConnectFailed, HeadraceError, LocalProtocolError
+from headrace.jsonrpc import R3, R5
 from headrace.mux import Mux
 from headrace.transports._link import LineLink
 from headrace.transports.runtime import make_runtime
@@ -50,6 +51,13 @@ class Channel:
         """Whether the server ended without having read what was sent to it."""
         return False
 
+    def reset(self, *, modern: bool) -> None:
+        """A negotiation of that era begins."""
+
+    async def begin(self, revision: str) -> None:
+        """The handshake has chosen ``revision``: says ``notifications/initialized`` (VN-04)."""
+        self.mux.notify(b"notifications/initialized", None, self.sink)
+
     def stream_ended(self, exc: HeadraceError | None) -> None:
         """The event stream of the server's own messages is over for good."""
         if self.recovery is not None:
@@ -71,9 +79,19 @@ class Target:
     text = ""
     reopens = True
     tap: Tap | None = None
+    key: Hashable | None = None
+    """What the server is known by for as long as the process lives (VN-50); None: nothing is kept."""
+    transport: str | None = None
+    """``"http"`` or ``"sse"`` when that was asked for."""
+    may_be_sse = False
+    """Whether :meth:`open_sse` may be tried."""
 
     async def open(self, session: ClientSession, limits: Limits) -> Channel:
         """Opens a connection. Raises :class:`ConnectFailed`."""
+        raise NotImplementedError
+
+    async def open_sse(self, session: ClientSession, limits: Limits) -> Channel:
+        """Opens a connection over the transport of 2024-11-05."""
         raise NotImplementedError
 
 
@@ -87,6 +105,7 @@ class LineTarget(Target):
     def __init__(self, text: str, *, unix: str | None = None, host: str | None = None, port: int | None = None):
         self.text = text
         self._where = {"unix": unix, "host": host, "port": port}
+        self.key = ("lines", unix, host, port)
 
     async def open(self, session: ClientSession, limits: Limits) -> Channel:
         from headrace.transports.stream import open_lines
@@ -111,6 +130,7 @@ class CommandTarget(Target):
         self.argv = list(argv)
         self.text = " ".join(self.argv)[:200]
         self._options = {"env": env, "inherit_env": inherit_env, "cwd": cwd, "stderr": stderr}
+        self.key = ("command", cwd, *self.argv)
 
     async def open(self, session: ClientSession, limits: Limits) -> Channel:
         from headrace.transports.spawn import spawn
@@ -139,12 +159,18 @@ class _ChildChannel(Channel):
 
 
 class HttpTarget(Target):
-    """A Streamable HTTP endpoint."""
+    """An HTTP endpoint: Streamable HTTP, or HTTP+SSE where only that is served."""
 
     reopens = False
+    may_be_sse = True
 
-    def __init__(self, url: str, *, headers: Mapping[str, str] | None, ssl: Any) -> None:
+    def __init__(
+        self, url: str, *, headers: Mapping[str, str] | None, ssl: Any, transport: str | None = None
+    ) -> None:
         self.text = url
+        self.transport = transport
+        # The path counts: one origin may serve several servers.
+        self.key = ("http", transport, url.partition("?")[0])
         self._headers = headers
         self._ssl = ssl
 
@@ -155,8 +181,28 @@ class HttpTarget(Target):
         http = await open_http(self.text, mux, limits=limits, headers=self._headers, ssl=self._ssl, tap=self.tap)
         return _HttpChannel(mux, session, http, http)
 
+    async def open_sse(self, session: ClientSession, limits: Limits) -> Channel:
+        from headrace.transports.sse_client import open_sse
+
+        mux = _mux(session, limits)
+        sse = await open_sse(self.text, mux, limits=limits, headers=self._headers, ssl=self._ssl, tap=self.tap)
+        return _SseChannel(mux, session, sse)
+
 
 class _HttpChannel(Channel):
+    def reset(self, *, modern: bool) -> None:
+        self.http.modern = modern
+        if modern:
+            self.http.protocol_version = R5
+        elif self.stream is not None:
+            self.stream.close()
+            self.stream = None
+
+    async def begin(self, revision: str) -> None:
+        self.http.protocol_version = revision
+        await self.http.post("notifications/initialized")
+        self.stream = self.http.open_stream(self.stream_ended)  # B118: not before the session is up
+
     def stop(self, reason: HeadraceError) -> None:
         if self.recovery is not None:
             self.recovery.stop()
@@ -164,6 +210,25 @@ class _HttpChannel(Channel):
 
     async def close(self) -> None:
         await self.http.close()
+
+
+class _SseChannel(Channel):
+    """HTTP+SSE has one stream, no sessions and nothing to recover: a line connection in all but form."""
+
+    def reset(self, *, modern: bool) -> None:
+        if modern:
+            raise LocalProtocolError("HTTP+SSE has no modern era (LS-06)")
+
+    async def begin(self, revision: str) -> None:
+        if revision >= R3:
+            self.sink.protocol_version = revision
+        await self.sink.post("notifications/initialized")
+
+    def stop(self, reason: HeadraceError) -> None:
+        self.sink.stop(reason)
+
+    async def close(self) -> None:
+        await self.sink.close()
 
 
 class MemoryTarget(Target):

@@ -16,16 +16,15 @@ from headrace.client.arguments import seconds
 from headrace.client.channels import Channel, CommandTarget, HttpTarget, LineTarget, MemoryTarget, Target
 from headrace.client.client import Client
 from headrace.client.failures import connect_failure
-from headrace.client.negotiation import Agreement, LegacyServer, Offer, Phase, failed, initialize, negotiate
+from headrace.client.negotiation import Offer, Phase
+from headrace.client.opening import close_quietly, open_server
 from headrace.client.session import ClientSession
 from headrace.errors import (
-    ConnectFailed,
-    ConnectionClosed,
     HeadraceError,
     RequestTimeout,
     UsageError,
 )
-from headrace.jsonrpc import LOG_LEVELS
+from headrace.jsonrpc import LOG_LEVELS, MODERN_REVISIONS
 from headrace.limits import DEFAULT, Limits
 from headrace.transports.address import parse_address
 
@@ -58,6 +57,7 @@ def connect(
     on_log: Callable[[LoggingMessageNotificationParams], Any] | None = None,
     on_list_changed: Callable[[str], Any] | None = None,
     tap: Tap | None = None,
+    transport: str | None = None,
 ) -> AbstractAsyncContextManager[Client]:
     """Connects to a server: ``async with connect("http://127.0.0.1:8000/mcp") as client:``.
 
@@ -87,6 +87,9 @@ def connect(
     :param tap: called with each message both ways, as :class:`headrace.transports.tap.Traffic`, for people
         who look for a fault; costs nothing when absent.
 
+    :param transport: of an ``http://`` or ``https://`` URL: ``"http"`` for Streamable HTTP only, ``"sse"`` for
+        the HTTP+SSE of 2024-11-05 only; found out by default (VN-48).
+
     Callbacks may be async; calls of one kind run one after the other. Their exceptions are logged.
 
     Entering raises :class:`ConnectFailed` (also a ConnectionError) or :class:`RequestTimeout` naming the
@@ -102,9 +105,21 @@ def connect(
         headers = {**entry.options.get("headers", {}), **(headers or {})} or None
         env = {**entry.options.get("env", {}), **(env or {})} or None
         cwd = cwd if cwd is not None else entry.options.get("cwd")
+        transport = transport or entry.options.get("transport")
     elif name is not None or inputs is not None:
         raise UsageError("name and inputs are for configurations: a mapping or the path of a file")
-    parsed = parse_target(target, headers=headers, ssl=ssl, env=env, inherit_env=inherit_env, cwd=cwd, stderr=stderr)
+    parsed = parse_target(
+        target,
+        headers=headers,
+        ssl=ssl,
+        env=env,
+        inherit_env=inherit_env,
+        cwd=cwd,
+        stderr=stderr,
+        transport=transport,
+    )
+    if parsed.transport == "sse" and revision in MODERN_REVISIONS:
+        raise UsageError(f"HTTP+SSE does not carry {revision}")
     info = {"name": "headrace", "version": __version__} if client_info is None else dict(client_info)
     if not isinstance(info.get("name"), str) or not isinstance(info.get("version"), str):
         raise UsageError("client_info needs a name and a version")
@@ -138,6 +153,7 @@ def parse_target(
     inherit_env: bool = False,
     cwd: str | os.PathLike[str] | None = None,
     stderr: Any = None,
+    transport: str | None = None,
 ) -> Target:
     """What ``target`` names. Raises :class:`UsageError` in one plain line."""
     where: Target
@@ -145,7 +161,7 @@ def parse_target(
     if isinstance(target, str):
         kind, _, rest = target.partition(":")
         if kind.lower() in ("http", "https") and rest.startswith("//"):
-            where = HttpTarget(target, headers=headers, ssl=ssl)
+            where = HttpTarget(target, headers=headers, ssl=ssl, transport=transport)
             http = True
         elif kind == "unix" and rest:
             where = LineTarget(target, unix=rest)
@@ -179,8 +195,10 @@ def parse_target(
     else:
         what = type(target).__name__
         raise UsageError(f"cannot connect to a {what}: use an address, a command as a list, or a Server")
-    if not http and (headers is not None or ssl is not None):
-        raise UsageError("headers and ssl are for http:// and https:// URLs")
+    if transport not in (None, "http", "sse"):
+        raise UsageError(f'transport {transport!r}: use "http" or "sse"')
+    if not http and (headers is not None or ssl is not None or transport is not None):
+        raise UsageError("headers, ssl and transport are for http:// and https:// URLs")
     if not command and (env is not None or inherit_env or cwd is not None or stderr is not None):
         raise UsageError("env, inherit_env, cwd and stderr are for commands")
     return where
@@ -246,11 +264,7 @@ class _Connect:
         session = ClientSession(logging.getLogger("headrace.client"), self._on_log, self._on_list_changed)
         channel: Channel | None = None
         try:
-            channel = await self._target.open(session, self._limits)
-            try:
-                agreement = await negotiate(channel, self._offer, phase, self._limits.connect_timeout)
-            except LegacyServer as legacy:
-                channel, agreement = await self._open_again(channel, session, phase, legacy.cause)
+            channel, agreement = await open_server(self._target, session, self._offer, self._limits, phase)
             client = Client(channel, agreement, self._offer, self._limits, self._timeout)
             level = self._log_level
             if level is None and agreement.modern and self._on_log is not None:
@@ -262,57 +276,10 @@ class _Connect:
         except BaseException as exc:
             session.stop()
             if channel is not None:
-                await _close_quietly(channel)
+                await close_quietly(channel)
             if not isinstance(exc, HeadraceError) or isinstance(exc, UsageError | RequestTimeout):
                 raise
             raise connect_failure(self._target.text, exc) from exc
-
-    async def _open_again(
-        self, channel: Channel, session: ClientSession, phase: Phase, cause: Exception
-    ) -> tuple[Channel, Agreement]:
-        """The server ended the connection because of the probe: the handshake gets a fresh one."""
-        await channel.close()
-        if channel.unheard and getattr(cause, "exit_code", None) == 0:
-            why = "the program ended without serving; does it call app.run()?"
-            raise ConnectFailed(why, exit_code=0) from cause
-        if not self._target.reopens or channel.unheard:
-            raise cause  # it never came to the probe: a second start would end the same way
-        phase.name = "opening the connection again, after the server closed it at server/discover"
-        try:
-            channel = await self._target.open(session, self._limits)
-        except HeadraceError as exc:
-            raise failed("opening the connection again", exc, cause) from exc
-        try:
-            return channel, await initialize(channel, self._offer, phase)
-        except BaseException as exc:
-            await _close_quietly(channel)
-            if isinstance(exc, HeadraceError):
-                raise failed("initialize", exc, cause) from exc
-            raise
-
-
-HURRY = 0.1
-"""Seconds for each polite step of ending a child that never served."""
-
-
-async def _close_quietly(channel: Channel) -> None:
-    """Closes after a failure, also while the task is being cancelled again and again."""
-    channel.stop(ConnectionClosed("the connection was given up"))
-    channel.grace = HURRY  # the time limit of the connect is over or near: B116
-    closing = asyncio.ensure_future(channel.close())
-    try:
-        await asyncio.shield(closing)
-    except asyncio.CancelledError:
-        _keep(closing)
-        raise
-
-
-_background: set[asyncio.Future[None]] = set()
-
-
-def _keep(closing: asyncio.Future[None]) -> None:
-    _background.add(closing)
-    closing.add_done_callback(_background.discard)
 
 
 async def _guard(client: Client) -> AsyncGenerator[None, None]:

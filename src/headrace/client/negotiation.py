@@ -50,6 +50,8 @@ __all__ = ("Agreement", "LegacyServer", "Offer", "Phase", "initialize", "negotia
 PROBE_SHARE = 1 / 6
 """Part of the connect limit that a line server gets to answer the probe; it only decides when
 ``initialize`` is sent behind it, not when connecting fails."""
+PROBE_SHARE_KNOWN = 1 / 2
+"""The same for a server that was modern the last time."""
 
 _NO_EVIDENCE = frozenset((401, 403, 407, 408, 425, 429))
 """HTTP statuses that say nothing about the era (VN-47); nor do those from 500 on."""
@@ -103,8 +105,11 @@ class Offer:
         )
 
 
-async def negotiate(channel: Channel, offer: Offer, phase: Phase, connect_timeout: float) -> Agreement:
-    """Settles the era and revision of a new connection.
+async def negotiate(
+    channel: Channel, offer: Offer, phase: Phase, connect_timeout: float, *, known: bool = False
+) -> Agreement:
+    """Settles the era and revision of a new connection. ``known``: the server was modern before, so that
+    more patience is right.
 
     Raises :class:`LegacyServer` when the server ended a line connection at the probe: the caller opens a
     new one for :func:`initialize`. Raises :class:`ConnectFailed` when there is no common revision, and
@@ -113,7 +118,7 @@ async def negotiate(channel: Channel, offer: Offer, phase: Phase, connect_timeou
     if offer.revision in HANDSHAKE_REVISIONS:
         return await initialize(channel, offer, phase)
     try:
-        return await discover(channel, offer, phase, connect_timeout)
+        return await discover(channel, offer, phase, connect_timeout * (PROBE_SHARE_KNOWN if known else PROBE_SHARE))
     except LegacyServer as legacy:
         if offer.revision is not None:
             text = f"the server does not speak {offer.revision}: {legacy.cause}"
@@ -158,18 +163,17 @@ async def _call(channel: Channel, method: str, params: bytes, timeout: float = 0
     return result
 
 
-async def discover(channel: Channel, offer: Offer, phase: Phase, connect_timeout: float) -> Agreement:
-    """Probes with ``server/discover``. ``connect_timeout`` 0 waits without a limit of its own.
+async def discover(channel: Channel, offer: Offer, phase: Phase, patience: float) -> Agreement:
+    """Probes with ``server/discover``. A line server gets ``patience`` seconds for the answer, without a
+    limit of its own when that is 0.
 
     Raises :class:`LegacyServer` for everything that is evidence of the handshake era.
     """
     phase.name = "waiting for the answer to server/discover"
     http = channel.http
-    if http is not None:
-        http.modern = True
-        http.protocol_version = R5
+    channel.reset(modern=True)
     params = b'{"_meta":{' + offer.meta + b"}}"
-    timeout = 0.0 if http is not None or offer.revision is not None else connect_timeout * PROBE_SHARE
+    timeout = 0.0 if http is not None or offer.revision is not None else patience
     retried = False
     while True:
         try:
@@ -248,12 +252,7 @@ async def initialize(channel: Channel, offer: Offer, phase: Phase) -> Agreement:
     phase.name = "waiting for the answer to initialize"
     session = channel.session
     session.modern = False
-    http = channel.http
-    if http is not None:
-        http.modern = False
-        if channel.stream is not None:
-            channel.stream.close()
-            channel.stream = None
+    channel.reset(modern=False)
     revision = offer.revision if offer.revision in HANDSHAKE_REVISIONS else LATEST_HANDSHAKE
     params = b'{"protocolVersion":"%b","capabilities":%b,"clientInfo":%b}' % (
         str(revision).encode(),
@@ -271,13 +270,8 @@ async def initialize(channel: Channel, offer: Offer, phase: Phase) -> Agreement:
         raise ConnectFailed(f"the server does not speak {offer.revision}; it answered initialize with {version}")
     channel.mux.current = session.handshake
     channel.mux.null_ids = version < "2025-11-25"
-    if http is None:
-        channel.mux.notify(b"notifications/initialized", None, channel.sink)
-    else:
-        http.protocol_version = version
-        phase.name = "waiting until notifications/initialized is accepted"
-        await http.post("notifications/initialized")
-        channel.stream = http.open_stream(channel.stream_ended)  # B118: not before the session is up
+    phase.name = "waiting until notifications/initialized is accepted"
+    await channel.begin(version)
     return Agreement(
         version,
         False,
