@@ -6,7 +6,8 @@ import json
 
 import pytest
 from client_server import app
-from http_peer import Peer, answer, plain
+from http_peer import answer, plain
+from http_script import HttpScript, agreed
 from scripted_peer import MODERN, error, handshake
 
 from headrace import (
@@ -22,63 +23,6 @@ from headrace import (
 )
 from headrace.jsonrpc import R2, R4, R5
 from headrace.transports.http_server import serve_http
-
-
-class HttpScript:
-    """An HTTP server: `replies` maps a method (slashes as underscores), or GET and DELETE, to what it
-    answers: a result, an error object, (status line, error object), bytes, None to close, or a function of
-    the request that gives one of these."""
-
-    def __init__(self, **replies):
-        self.replies = replies
-        self.seen = []
-        self.peer = Peer(self._handle)
-
-    async def __aenter__(self):
-        await self.peer.start()
-        return self
-
-    async def __aexit__(self, *exc):
-        await self.peer.stop()
-
-    @property
-    def url(self):
-        return self.peer.url
-
-    @property
-    def methods(self):
-        return [r.body["method"] if r.method == "POST" else r.method for r in self.seen]
-
-    async def _handle(self, conn):
-        while (request := await conn.request()) is not None:
-            self.seen.append(request)
-            method = self.methods[-1]
-            key = method.replace("server/", "").replace("notifications/", "").replace("/", "_")
-            reply = self.replies.get(key)
-            if callable(reply):
-                reply = reply(request)
-                if asyncio.iscoroutine(reply):
-                    reply = await reply
-            if reply is None:
-                if key == "initialized":
-                    reply = plain("202 Accepted")
-                elif key in ("GET", "DELETE"):
-                    reply = plain("405 Method Not Allowed")
-                else:
-                    return
-            status = "200 OK"
-            if isinstance(reply, tuple):
-                status, reply = reply
-            if isinstance(reply, dict):
-                key = "error" if "code" in reply else "result"
-                body = json.dumps({"jsonrpc": "2.0", "id": request.body["id"], key: reply}).encode()
-                reply = plain(status, body, Content_Type="application/json")
-            conn.send(reply)
-
-
-async def agreed(script, **options):
-    async with connect(script.url, **options) as client:
-        return client.protocol_version
 
 
 @contextlib.asynccontextmanager
