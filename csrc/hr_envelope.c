@@ -161,7 +161,13 @@ static inline hr_token *params_member(scanner *k)
     case 9:
         if (KEY_IS(k, "arguments")) return &out->arguments;
         return KEY_IS(k, "requestId") ? &out->request_id : NULL;
+    case 12:
+        if (KEY_IS(k, "requestState")) out->resumed = 1;
+        return NULL;
     case 13: return KEY_IS(k, "progressToken") ? &out->note_token : NULL;
+    case 14:
+        if (KEY_IS(k, "inputResponses")) out->resumed = 1;
+        return NULL;
     default: return NULL;
     }
 }

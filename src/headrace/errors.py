@@ -2,10 +2,15 @@
 
 HeadraceError
 ├── LocalProtocolError     we, or the code that uses us, broke the protocol (nothing was sent)
-│   └── OverloadedError    one of our bounds refuses the work
+│   ├── OverloadedError    one of our bounds refuses the work
+│   └── CannotAsk          a handler's question cannot be put to this client
+│       └── ClientCapabilityMissing   ... because it did not declare that it takes such ones: .required
 ├── RemoteProtocolError    the peer broke the protocol: .rpc_code, .http_status to answer with
-│   └── HttpStatusError    an HTTP answer that is no JSON-RPC answer: .status, .headers, .body
+│   ├── HttpStatusError    an HTTP answer that is no JSON-RPC answer: .status, .headers, .body
+│   └── InvalidAnswer      the client's answer to a handler's question does not fit the question
 ├── RpcError               the peer's own error answer: .code, .message, .data
+│   └── ClientRefused      the client answered a handler's question with an error
+│       └── Declined       ... because its user said no
 ├── RequestTimeout         no answer in time (also a TimeoutError)
 ├── ConnectionClosed       the connection ended: .reason, .exit_code of a child
 │   └── ConnectFailed      it never came up
@@ -16,12 +21,13 @@ HeadraceError
 
 from typing import Any
 
-from headrace.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST
+from headrace.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, MISSING_CLIENT_CAPABILITY
 
 __all__ = (
-    "AuthenticationFailed", "ConnectFailed", "ConnectionClosed", "HeadraceError", "HttpStatusError",
-    "LocalProtocolError",
-    "OverloadedError", "RemoteProtocolError", "RequestTimeout", "RpcError", "ToolError", "UsageError",
+    "AuthenticationFailed", "CannotAsk", "ClientCapabilityMissing", "ClientRefused", "ConnectFailed",
+    "ConnectionClosed", "Declined", "HeadraceError", "HttpStatusError", "InvalidAnswer",
+    "LocalProtocolError", "OverloadedError", "RemoteProtocolError", "RequestTimeout", "RpcError",
+    "ToolError", "UsageError",
 )  # fmt: skip
 
 
@@ -35,6 +41,37 @@ class LocalProtocolError(HeadraceError):
 
 class OverloadedError(LocalProtocolError):
     """A bound of :class:`headrace.limits.Limits` refuses the work."""
+
+
+class CannotAsk(LocalProtocolError):
+    """This client cannot be asked: there is no channel to it, or too much was asked already.
+
+    A handler may catch it and do without. Uncaught it fails a tool call with this text, and any other
+    request with -32603.
+    """
+
+    def answer_for(self, exchange: Any) -> Exception:
+        """What a request is answered with whose handler lets this through."""
+        return ToolError(str(self))
+
+
+class ClientCapabilityMissing(CannotAsk):
+    """The client did not declare the capability that a question needs (VN-29, CF-22, CF-33).
+
+    ``required`` is a capabilities object with what is missing. Uncaught it is answered with -32021 in
+    2026-07-28; before that it fails a tool call with this text, and any other request with -32603.
+    """
+
+    def __init__(self, message: str, required: dict[str, Any]) -> None:
+        super().__init__(message)
+        self.required = required
+
+    def answer_for(self, exchange: Any) -> Exception:
+        """What a request is answered with whose handler lets this through."""
+        if not exchange.revision.modern:
+            return super().answer_for(exchange)
+        data = {"requiredCapabilities": self.required}
+        return RpcError(MISSING_CLIENT_CAPABILITY, str(self), data, http_status=400)
 
 
 class RemoteProtocolError(HeadraceError):
@@ -93,6 +130,21 @@ class HttpStatusError(RemoteProtocolError):
             return None
 
 
+class InvalidAnswer(RemoteProtocolError):
+    """The client's answer to a handler's question does not fit the question (CF-30, MX-36).
+
+    Uncaught: in 2026-07-28, where the answer came with the request, -32602; before that it fails a tool
+    call with this text, and any other request with -32603.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, rpc_code=INVALID_PARAMS)
+
+    def answer_for(self, exchange: Any) -> Exception:
+        """What a request is answered with whose handler lets this through."""
+        return RpcError(INVALID_PARAMS, str(self)) if exchange.revision.modern else ToolError(str(self))
+
+
 class RpcError(HeadraceError):
     """A JSON-RPC error: raised by callers' requests, and by handlers to answer with one.
 
@@ -111,6 +163,29 @@ class RpcError(HeadraceError):
 
     def __str__(self) -> str:
         return f"{self.message} ({self.code})"
+
+
+class ClientRefused(RpcError):
+    """The client answered a handler's question with an error. ``code``, ``message`` and ``data`` are the client's.
+
+    Uncaught it fails a tool call with this text, and any other request with -32603: the client's code
+    says nothing about its own request.
+    """
+
+    def __init__(self, method: str, code: int, message: str, data: Any = None) -> None:
+        super().__init__(code, message, data)
+        self.method = method
+
+    def __str__(self) -> str:
+        return f"the client refused {self.method}: {self.message} ({self.code})"
+
+    def answer_for(self, exchange: Any) -> Exception:
+        """What a request is answered with whose handler lets this through."""
+        return ToolError(str(self))
+
+
+class Declined(ClientRefused):
+    """The client's user rejected the question: error -1 (CF-23)."""
 
 
 class RequestTimeout(HeadraceError, TimeoutError):

@@ -94,6 +94,15 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     the server's own stream waits until a call gets through (HO-24)."""
     max_reconnect_wait: float = 300.0
     """What a server may make a client wait before it asks again (``retry``, Retry-After). Beyond: this (B40)."""
+    max_input_rounds: int = 10
+    """Rounds of questions to the client within one request, on either side. Beyond: CannotAsk in the handler, or
+    the caller's call fails (MX-34)."""
+    ask_timeout: float = 600.0
+    """A handler's question to a client of the handshake era. Beyond: cancelled, RequestTimeout in the handler."""
+    input_lifetime: float = 3_600.0
+    """From an input-required result to the retry of its request. Beyond: -32602 (MX-35)."""
+    max_request_state_bytes: int = 256 * _KIB
+    """The ``requestState`` of one request. Beyond: CannotAsk in the handler; a longer one that arrives: -32602."""
     stderr_tail_bytes: int = 64 * _KIB
     """Last output of a child's stderr kept for error messages."""
     page_size: int = 1_000

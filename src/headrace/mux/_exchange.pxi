@@ -42,6 +42,7 @@ cdef class Exchange:
         """Copies params and _meta for handlers that look at them."""
         if env.params.n:
             self.params = PyBytes_FromStringAndSize(env.params.p, env.params.n)
+        self.resumed = env.resumed
         if env.meta.type == HR_T_OBJECT:
             self.meta = PyBytes_FromStringAndSize(env.meta.p, env.meta.n)
         return 0
@@ -64,7 +65,10 @@ cdef class Exchange:
         if self.task is not None:
             raise LocalProtocolError("this request waits for a future already")
         self.task = future
-        self.suspend()
+        if self.counted:
+            self.renewed = True
+        else:
+            self.suspend()
         future.add_done_callback(self)
         if self.state == CANCELLED:
             # Given up in the middle of the handler's first step.
@@ -105,10 +109,51 @@ cdef class Exchange:
 
     def __call__(self, task):
         """Done callback of the handler's task or future."""
+        self.renewed = False
         try:
             self.complete(task)
         finally:
-            self.ended()
+            if self.renewed:
+                self.renewed = False
+            else:
+                self.ended()
+
+    def rerun(self, coro):
+        """Runs `coro` after the handler has ended without an answer, and then the handler once more; the
+        request stays in flight. An exception of `coro` is answered."""
+        task = self.mux.runtime.spawn(coro)
+        self.task = task
+        if self.counted:
+            self.renewed = True
+        else:
+            self.suspend()
+        task.add_done_callback(self.run_again)
+        if self.state == CANCELLED:
+            task.cancel()
+
+    def run_again(self, task):
+        """Done callback of what `rerun` started."""
+        self.renewed = False
+        try:
+            if self.state != RUNNING:
+                if not task.cancelled():
+                    task.exception()
+                return
+            try:
+                task.result()
+            except BaseException as exc:
+                self.fail(exc)
+                return
+            self.task = None
+            try:
+                self.handler.again(self)
+            except Exception as exc:
+                self.fail(exc)
+        finally:
+            if self.renewed:
+                self.renewed = False
+            else:
+                self.ended()
 
     cdef int complete(self, object task) except -1:
         """Answers with the outcome of `task`, or swallows it after a cancel (MX-15)."""
@@ -183,6 +228,9 @@ cdef class Exchange:
             answer = internal_error()
         if isinstance(answer, RpcError):
             return self.fail_rpc(answer)
+        if answer is None:
+            self.failing = False
+            return 0  # the request goes on: see `rerun`
         # Handlers may answer errors with results of their own (a tool's isError).
         return self.finish(answer)
 

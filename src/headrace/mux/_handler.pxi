@@ -63,12 +63,18 @@ cdef class Handler:
         ex.finish / ex.fail, or leaves a task or future in the exchange."""
         raise LocalProtocolError("a handler without a body")
 
+    cdef int again(self, Exchange ex) except -1:
+        """Runs the handler once more for ex, which it has not answered. Ends like `start`."""
+        raise LocalProtocolError("this handler cannot run again")
+
     cdef object ready(self, Exchange ex, object result):
         """`result` as write_result takes it. All code that is not ours (encoding hooks, properties of the
         application's objects) runs in here, before a byte of the answer is written; an exception fails
         the exchange. The default wants a JSON object: as bytes, a RawResult, or a value that encodes to
         one."""
         cdef bytes body
+        if isinstance(result, BaseException):
+            raise result
         if type(result) is RawResult:
             body = (<RawResult>result).body
             if memchr(PyBytes_AS_STRING(body), c'\n', PyBytes_GET_SIZE(body)) is NULL:
@@ -94,7 +100,14 @@ cdef class Handler:
 
     cdef object error_of(self, Exchange ex, object exc):
         """The answer to an exception of the handler: an RpcError, or a result object to send. This is
-        the one place where exceptions become answers; unexpected text never leaks (JR-38)."""
+        the one place where exceptions become answers; unexpected text never leaks (JR-38).
+
+        An exception may know better, by ``answer_for(exchange)``: it gives an RpcError, a ToolError (whose
+        text may be shown), a result, or None when the request goes on."""
+        own = getattr(type(exc), "answer_for", None)
+        if own is not None:
+            answer = own(exc, ex)
+            return RpcError(INTERNAL_ERROR, str(answer)) if isinstance(answer, ToolError) else answer
         if isinstance(exc, RpcError):
             return exc
         if isinstance(exc, RemoteProtocolError):
@@ -119,6 +132,12 @@ cdef class FunctionHandler(Handler):
 
     cdef int start(self, Exchange ex, const hr_envelope *env) except -1:
         ex.keep(env)
+        return self.run(ex)
+
+    cdef int again(self, Exchange ex) except -1:
+        return self.run(ex)
+
+    cdef int run(self, Exchange ex) except -1:
         try:
             result = self.function(ex)
         except BaseException as exc:

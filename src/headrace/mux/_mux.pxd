@@ -39,7 +39,9 @@ cdef class Handler:
     # How one method (or one name of a method) is served.
     cdef public bint urgent              # also served over the in-flight limit
     cdef public bint cancellable
+    cdef public str method               # the method it serves, where its requests may ask for input
     cdef int start(self, Exchange ex, const hr_envelope *env) except -1
+    cdef int again(self, Exchange ex) except -1
     cdef object ready(self, Exchange ex, object result)
     cdef int write_result(self, Exchange ex, Outbuf out, object result) except -1
     cdef object error_of(self, Exchange ex, object exc)
@@ -47,6 +49,8 @@ cdef class Handler:
 
 cdef class FunctionHandler(Handler):
     cdef object function                 # (exchange) -> result or coroutine
+
+    cdef int run(self, Exchange ex) except -1
 
 
 cdef class RawResult:
@@ -65,12 +69,15 @@ cdef class Exchange:
     cdef readonly bytes meta             # raw _meta, when the handler asked to keep it
     cdef readonly object task            # task or future once it did not finish at once
     cdef readonly object principal
+    cdef public object asker             # where questions to the client go: see protocol/asking.py
     cdef Exchange outer                  # the exchange whose handler was starting when this one came
     cdef double progress_done            # last progress value sent
     cdef readonly unsigned char state    # 0 running, 1 answered, 2 cancelled
     cdef bint counted                    # in mux.in_flight
     cdef bint listed                     # in mux.inflight
     cdef bint failing                    # an error is being answered
+    cdef bint renewed                    # another future has taken the place of the one that is done
+    cdef readonly bint resumed           # params brings answers or state of an earlier round (MX-32)
     cdef object __weakref__
 
     cpdef bint tell(self, bytes method, bytes params=*) except? False

@@ -22,7 +22,7 @@ import msgspec
 
 from headrace.errors import (
     ConnectionClosed, HeadraceError, LocalProtocolError, OverloadedError, RemoteProtocolError, RequestTimeout,
-    RpcError, internal_error,
+    RpcError, ToolError, internal_error,
 )
 from headrace.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
 from headrace.wire._outbuf import live_bytes

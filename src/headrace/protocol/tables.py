@@ -89,6 +89,8 @@ class Tables:
         for revision in (self.modern, *self.by_name.values()):
             own = self._modern_own if revision.modern else self._handshake_own
             requests = {**self.features.handlers(revision.name), **own}
+            for name, handler in requests.items():
+                handler.method = name.decode()
             # Any thread may register: what stays is never missing in between.
             for gone in revision.requests.keys() - requests.keys():
                 del revision.requests[gone]

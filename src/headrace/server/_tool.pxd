@@ -22,6 +22,7 @@ cdef class ToolHandler(Handler):
     cdef object promised                 # the class that the output schema promises, or None
     cdef double timeout
 
+    cdef int run(self, Exchange ex, object args) except -1
     cdef object invoke(self, Exchange ex, object args)
     cdef bint scalar(self, object result) except -1
     cdef object structured(self, object result)

@@ -8,7 +8,7 @@ from libc.string cimport memchr, memcmp
 
 import msgspec
 
-from headrace.errors import RpcError, ToolError
+from headrace.errors import RpcError, ToolError, UsageError
 from headrace.jsonrpc import INVALID_PARAMS, LOG_LEVELS, PARSE_ERROR
 
 from headrace.mux._mux cimport Exchange, Handler, RawResult
@@ -87,6 +87,12 @@ INLINE = MODE_INLINE
 ASYNC = MODE_ASYNC
 THREAD = MODE_THREAD
 
+
+class _Call(msgspec.Struct):
+    arguments: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+cdef object decode_call = msgspec.json.Decoder(_Call).decode
 cdef object ValidationError = msgspec.ValidationError
 cdef object DecodeError = msgspec.DecodeError
 cdef object encode = msgspec.json.Encoder().encode
@@ -132,6 +138,7 @@ cdef class ToolHandler(Handler):
                  context_type=None, Py_ssize_t context_at=-1, str context_keyword=None, int mode=MODE_ASYNC,
                  bint keep_bytes=False, bint plain_text=True, promised=None, double timeout=0):
         self.name = name
+        self.method = "tools/call"
         self.function = function
         self.decode = decode
         self.repair = repair
@@ -154,7 +161,6 @@ cdef class ToolHandler(Handler):
     cdef int start(self, Exchange ex, const hr_envelope *env) except -1:
         cdef object raw = None
         cdef object args
-        cdef object result
         if env.arguments.type == HR_T_OBJECT:
             if env.arguments.n < COPY_BELOW or self.keep_bytes:
                 raw = PyBytes_FromStringAndSize(env.arguments.p, env.arguments.n)
@@ -175,6 +181,23 @@ cdef class ToolHandler(Handler):
                 raw.release()
         if self.context_type is not None:
             ex.keep(env)
+        return self.run(ex, args)
+
+    cdef int again(self, Exchange ex) except -1:
+        cdef object raw
+        if ex.params is None:
+            raise UsageError(f"tool {self.name!r} asks for input: give it a parameter annotated with Context")
+        raw = bytes(decode_call(ex.params).arguments)
+        try:
+            args = PyObject_CallOneArg(self.decode, raw)
+        except Exception as exc:
+            args = self.second_look(ex, exc, raw)
+            if args is None:
+                return 0
+        return self.run(ex, args)
+
+    cdef int run(self, Exchange ex, object args) except -1:
+        cdef object result
         try:
             result = self.invoke(ex, args)
         except BaseException as exc:
@@ -237,6 +260,10 @@ cdef class ToolHandler(Handler):
         made = self.structured(result)
         if made is not None:
             return made
+        if isinstance(result, BaseException):
+            raise result
+        if type(result) is RawResult:
+            return Handler.ready(self, ex, result)
         return Handler.ready(self, ex, self.render(result, ex.revision.name))
 
     cdef bint scalar(self, object result) except -1:
@@ -300,6 +327,10 @@ cdef class ToolHandler(Handler):
     cdef object error_of(self, Exchange ex, object exc):
         if isinstance(exc, ToolError):
             return ToolFailure(str(exc))
+        own = getattr(type(exc), "answer_for", None)
+        if own is not None:
+            answer = own(exc, ex)
+            return ToolFailure(str(answer)) if isinstance(answer, ToolError) else answer
         if isinstance(exc, RpcError):
             return exc
         ex.mux.runtime.fault(f"tool {self.name!r} failed", exc)
@@ -379,6 +410,8 @@ cdef class NamedHandler(Handler):
         if found is not None:
             self.last_name = name
             self.last_handler = <Handler?>found
+            if self.last_handler.method is None:
+                self.last_handler.method = self.method
         return <Handler>found
 
     cdef int start(self, Exchange ex, const hr_envelope *env) except -1:

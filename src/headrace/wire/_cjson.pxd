@@ -48,6 +48,7 @@ cdef extern from "hr_envelope.h" nogil:
         uint8_t kind
         uint8_t id_usable
         uint8_t id_small
+        uint8_t resumed
         int64_t id_int
         const char *reason
         size_t fault
