@@ -105,6 +105,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """The ``requestState`` of one request. Beyond: CannotAsk in the handler; a longer one that arrives: -32602."""
     stderr_tail_bytes: int = 64 * _KIB
     """Last output of a child's stderr kept for error messages."""
+    max_batch: int = 1_000
+    """Entries of one JSON array of messages (revision 2025-03-26). Beyond: -32600, no part of it runs."""
     page_size: int = 1_000
     """Entries of one page of a list (SF-50)."""
     max_listens: int = 64

@@ -453,8 +453,10 @@ def test_vn03_a_forced_revision_is_not_traded_for_another(run):
     from headrace import ConnectFailed, connect
 
     async def main():
+        older = make()
+        del older.tables.by_name["2025-06-18"]
         with pytest.raises(ConnectFailed, match="does not speak 2025-06-18"):
-            async with connect(make(), revision="2025-06-18"):
+            async with connect(older, revision="2025-06-18"):
                 pass
         async with connect(make(), revision="2025-11-25") as client:
             return client.protocol_version

@@ -14,6 +14,7 @@ from headrace.mux._mux import (
     Sink,
     capture,
     live_objects,
+    serve_batch,
 )
 from headrace.mux.gate import Gate
 
@@ -32,4 +33,5 @@ __all__ = (
     "Sink",
     "capture",
     "live_objects",
+    "serve_batch",
 )

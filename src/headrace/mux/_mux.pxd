@@ -120,6 +120,7 @@ cdef class Sink:
     cdef public bint closed
     cdef readonly bint persistent        # requests over the limit may be parked
     cdef int status                      # HTTP status of the message being received, or 0
+    cdef bint more                       # the answer being written is not the last one (see several)
 
     cdef Revision route(self, Mux mux, const hr_envelope *env)
     cdef int open_response(self, Exchange ex, int code, int status) except -1
@@ -136,6 +137,7 @@ cdef class Sink:
     cdef int accepted(self) except -1
     cdef int started(self, Exchange ex) except -1
     cdef int abandoned(self, Exchange ex) except -1
+    cdef bint several(self, Sink batch) except -1
     cdef bint congested(self)
     cdef object drained(self)
 

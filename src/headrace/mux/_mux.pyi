@@ -5,13 +5,15 @@ from typing import Any
 from headrace.errors import RpcError
 from headrace.limits import Limits
 from headrace.mux.gate import Gate
+from headrace.wire import Envelope
 
 __all__ = (
     "Captured", "Exchange", "FrameSink", "FunctionHandler", "Handler", "Mux", "PendingCall", "RawResult", "Revision",
-    "Runtime", "Sink", "capture", "live_objects",
+    "Runtime", "Sink", "capture", "live_objects", "serve_batch",
 )
 
 def live_objects() -> dict[str, int]: ...
+def serve_batch(mux: Mux, array: Envelope, sink: Sink, *, most: int, mixed: bool = True) -> None: ...
 
 class Runtime:
     create_future: Callable[[], Future[Any]]

@@ -32,9 +32,8 @@ from headrace.wire._cjson cimport (
     HR_T_INT, HR_T_NULL, HR_T_OBJECT, HR_T_STRING, HR_TOO_DEEP, hr_envelope, hr_envelope_scan,
     hr_token,
 )
-from headrace.wire._envelope cimport envelope_from, token_bytes, token_str
+from headrace.wire._envelope cimport Envelope, batch_items, envelope_from, envelope_of, token_bytes, token_str
 from headrace.wire._outbuf cimport Outbuf
-
 cimport cython
 
 cdef extern from *:
@@ -47,7 +46,7 @@ cdef extern from *:
 
 __all__ = (
     "Captured", "Exchange", "FrameSink", "FunctionHandler", "Handler", "Mux", "PendingCall", "RawResult", "Revision",
-    "Runtime", "Sink", "capture", "live_objects",
+    "Runtime", "Sink", "capture", "live_objects", "serve_batch",
 )
 
 cdef enum:
@@ -77,6 +76,7 @@ include "_call.pxi"
 include "_sink.pxi"
 include "_capture.pxi"
 include "_runtime.pxi"
+include "_batch.pxi"
 
 
 cdef class Mux:
@@ -183,7 +183,7 @@ cdef class Mux:
             handler = revision.find(&env.method)
             if handler is None:
                 error = self.gate.unknown_method(revision, envelope_from(p, n, env), sink)
-                return 0 if error is None else self.refuse_error(env, sink, error)
+                return sink.abandoned(None) if error is None else self.refuse_error(env, sink, error)
             if env.params.type != HR_T_OBJECT and env.params.type > HR_T_NULL:
                 return self.refuse(env, sink, INVALID_PARAMS, "params must be an object", 0)
             if not handler.urgent:
@@ -282,6 +282,7 @@ cdef class Mux:
                         self.gate.notify(envelope_from(p, n, env), sink)
                     else:
                         self.parked_bytes -= PyBytes_GET_SIZE(<bytes>(<tuple>found)[0])
+                        (<Sink>(<tuple>found)[1]).abandoned(None)
                         self.release()
             return sink.accepted()
         if token_is(&env.method, PROGRESS_METHOD):

@@ -99,8 +99,13 @@ cdef class Sink:
         return 0
 
     cdef int abandoned(self, Exchange ex) except -1:
-        """ex was cancelled: no answer will come."""
+        """ex was cancelled: no answer will come. ex is None when it was not started yet."""
         return 0
+
+    cdef bint several(self, Sink batch) except -1:
+        """Several answers are coming for the message that was received (JR-22). True: they may come one
+        by one, `more` is set for all but the last, or `abandoned(None)` follows. False: one at the end."""
+        return False
 
     cdef bint congested(self):
         return False

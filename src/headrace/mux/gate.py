@@ -54,7 +54,8 @@ class Gate:
         """Told about every unreadable or malformed message, for the log."""
 
     def batch(self, envelope: Envelope, sink: Sink) -> bool:
-        """A JSON array. True when it was served (JR-20); else the mux refuses it."""
+        """A JSON array. True when it was served (JR-20), see :func:`headrace.mux.serve_batch`; else the mux
+        refuses it with one error."""
         return False
 
     def progress_failed(self, exc: BaseException) -> None:

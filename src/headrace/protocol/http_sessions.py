@@ -26,6 +26,8 @@ __all__ = ("HttpSession", "SessionStore")
 class HttpSession(StreamingSession):
     """One session, found by its id."""
 
+    mixed_batches = False
+
     def __init__(self, server: Any, store: SessionStore) -> None:
         super().__init__(server, store.settings)
         self.id = secrets.token_urlsafe(24)

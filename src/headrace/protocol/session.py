@@ -17,9 +17,11 @@ from headrace.jsonrpc import (
     INVALID_REQUEST,
     MODERN_REVISIONS,
     PROTOCOL_VERSION,
+    R2,
+    R4,
     UNSUPPORTED_VERSION,
 )
-from headrace.mux import Gate
+from headrace.mux import Gate, serve_batch
 
 if TYPE_CHECKING:
     from headrace.mux import Exchange, Mux, PendingCall, Revision, Sink
@@ -70,6 +72,9 @@ class ServerSession(Gate):
     no request; ``ready`` is set by ``notifications/initialized``. Of an HTTP session ``id`` is the
     session id.
     """
+
+    mixed_batches = True
+    """An array may hold requests and responses; over HTTP it may not (JR-21)."""
 
     def __init__(self, server: Any, tables: Tables) -> None:
         self.server = server
@@ -125,7 +130,15 @@ class ServerSession(Gate):
         self.client_capabilities = capabilities
         assert self.mux is not None
         self.mux.current = revision
-        self.mux.null_ids = revision.name < "2025-11-25"
+        self.mux.null_ids = revision.name < R4
+
+    def batch(self, envelope: Envelope, sink: Sink) -> bool:
+        """Only 2025-03-26 has arrays, and only once it was agreed on (JR-20, JR-23)."""
+        mux = self.mux
+        if mux is None or mux.current is None or mux.current.name != R2:
+            return False
+        serve_batch(mux, envelope, sink, most=self.server.limits.max_batch, mixed=self.mixed_batches)
+        return True
 
     def announce(self, method: bytes, params: bytes | None = None) -> bool:
         """Sends a notification that belongs to no request, once the handshake is done (VN-05, SF-60)."""

@@ -12,15 +12,26 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from headrace.errors import RpcError
-from headrace.jsonrpc import INVALID_PARAMS, LATEST_HANDSHAKE, LOG_LEVELS, MODERN_REVISIONS, R4, R5, SERVER_INFO
+from headrace.jsonrpc import (
+    INVALID_PARAMS,
+    LATEST_HANDSHAKE,
+    LOG_LEVELS,
+    MODERN_REVISIONS,
+    R1,
+    R2,
+    R3,
+    R4,
+    R5,
+    SERVER_INFO,
+)
 from headrace.mux import Exchange, FunctionHandler, Handler, Revision
 
 if TYPE_CHECKING:
     from headrace.protocol.session import ServerSession
 
-__all__ = ("SERVED_HANDSHAKES", "Features", "Tables")
+__all__ = ("SERVED_HANDSHAKES", "Features", "Tables", "implementation")
 
-SERVED_HANDSHAKES = (R4,)
+SERVED_HANDSHAKES = (R4, R3, R2, R1)
 """Handshake revisions that ``initialize`` can agree on, newest first."""
 
 _encode = msgspec.json.Encoder().encode
@@ -38,6 +49,16 @@ class _SetLevelParams(msgspec.Struct):
 
 _decode_initialize = msgspec.json.Decoder(_InitializeParams).decode
 _decode_set_level = msgspec.json.Decoder(_SetLevelParams).decode
+
+
+def implementation(info: dict[str, Any], revision: str) -> dict[str, Any]:
+    """The ``Implementation`` object ``info`` with the members that ``revision`` knows (SF-07)."""
+    members = {"name", "version"}
+    if revision >= R3:
+        members.add("title")
+    if revision >= R4:
+        return info
+    return {name: value for name, value in info.items() if name in members}
 
 
 class Features:
@@ -122,7 +143,7 @@ class Tables:
         body: dict[str, Any] = {
             "protocolVersion": revision.name,
             "capabilities": self.features.capabilities(revision.name),
-            "serverInfo": self.features.info,
+            "serverInfo": implementation(self.features.info, revision.name),
         }
         if self.features.instructions is not None:
             body["instructions"] = self.features.instructions

@@ -13,6 +13,7 @@ cdef class HttpExchange(Sink):
     cdef readonly Exchange running       # in flight
     cdef readonly object stream          # name of the resumable stream that this is (HO-20), or None
     cdef Outbuf spool                    # a resumable stream without a connection: its events are only kept
+    cdef Sink batch                      # of a JSON array, until everything is answered
     cdef object begun                    # session that this initialize opened, until it is answered
     cdef bytes head_bytes                # copy of the header lines, for requests that outlive the call
     cdef bytes extra                     # further header lines of the answer, or None
@@ -49,3 +50,4 @@ cdef class HttpExchange(Sink):
     cdef int answer_error(self, int status, int code, str text) except -1
     cdef int keep_alive(self) except -1
     cdef int detach(self) except -1
+    cdef int cancel_running(self, str reason) except -1

@@ -78,6 +78,8 @@ cdef class HttpExchange(Sink):
         self.stream = None
         self.spool = None
         self.running = None
+        self.batch = None
+        self.more = False
         self.begun = None
         self.head_bytes = None
         self.extra = None
@@ -247,7 +249,12 @@ cdef class HttpExchange(Sink):
         self.writing = False
         if self.mode == STREAMING:
             self.close_event(out)
-            return self.end_stream()
+            if not self.more:
+                return self.end_stream()
+            if self.link is None:
+                return 0
+            self.since = self.link.endpoint.tick
+            return self.link.wake()
         patch_length(out, self.text_at)
         return self.end()
 
@@ -376,6 +383,7 @@ cdef class HttpExchange(Sink):
         self.mode = DONE
         self.closed = True
         self.running = None
+        self.batch = None
         self.begun = None
         if link is not None:
             self.out = link.endpoint.nil
@@ -403,6 +411,22 @@ cdef class HttpExchange(Sink):
             return self.answer_error(503, INTERNAL_ERROR, "the server is shutting down")
         self.bare = False
         return self.accepted()
+
+    cdef bint several(self, Sink batch) except -1:
+        """The answers of an array are events of one stream, or one JSON array (JR-22)."""
+        self.batch = batch
+        if not self.accept & ACCEPT_SSE:
+            return False
+        self.commit()
+        return True
+
+    cdef int cancel_running(self, str reason) except -1:
+        """Cancels what is being served here."""
+        if self.batch is not None:
+            (<object>self.batch).cancel(reason)
+        elif self.running is not None:
+            self.running.cancel(reason)
+        return 0
 
     # --- streams of sessions ------------------------------------------------------------------------
 
@@ -511,6 +535,7 @@ cdef class HttpExchange(Sink):
         self.out = self.link.endpoint.nil
         self.link = None
         self.running = None
+        self.batch = None
         if self.is_stream:
             self.session.stream_ended(self)
         if running is not None:

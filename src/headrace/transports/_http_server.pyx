@@ -511,7 +511,7 @@ cdef class HttpLink(RequestLink):
         """Waiting for the answer is over: cancels the request and closes."""
         cdef HttpExchange exchange = self.current
         if self.phase == BUSY and exchange is not None and exchange.running is not None:
-            exchange.running.cancel("shutdown")
+            exchange.cancel_running("shutdown")
         if self.phase != CLOSED:
             self.shut()
 

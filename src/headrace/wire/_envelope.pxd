@@ -13,4 +13,7 @@ cdef str token_str(const hr_token *t)
 # The raw text of a token, quotes included; None when it is absent.
 cdef bytes token_bytes(const hr_token *t)
 # The raw elements of a JSON array (HR_BATCH) that was scanned without a fault.
-cdef list batch_items(const char *p, Py_ssize_t n)
+# `most` bounds how many are made.
+cdef list batch_items(const char *p, Py_ssize_t n, Py_ssize_t most=*)
+# One of them, scanned.
+cdef Envelope envelope_of(bytes item, unsigned int max_depth)

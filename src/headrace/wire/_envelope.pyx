@@ -10,7 +10,7 @@ from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.stdint cimport uint32_t
 
 from headrace.wire._cjson cimport (
-    HR_BAD_UTF8, HR_BATCH, HR_ERROR, HR_NOTIFICATION, HR_OK, HR_REQUEST, HR_RESULT, HR_SCAN_LOOSE,
+    HR_BAD_UTF8, HR_BATCH, HR_ERROR, HR_INVALID, HR_NOTIFICATION, HR_OK, HR_REQUEST, HR_RESULT, HR_SCAN_LOOSE,
     HR_T_STRING, HR_TOO_DEEP, hr_envelope, hr_envelope_rebase, hr_envelope_scan, hr_json_skip,
     hr_json_unescape, hr_json_ws, hr_token,
 )
@@ -21,6 +21,7 @@ from headrace.jsonrpc import PARSE_ERROR
 __all__ = ("Envelope", "scan_envelope", "split_batch")
 
 cdef extern from "Python.h":
+    const Py_ssize_t PY_SSIZE_T_MAX
     str PyUnicode_DecodeUTF8(const char *p, Py_ssize_t n, const char *errors)
 
 cdef enum:
@@ -63,12 +64,12 @@ cdef Envelope envelope_from(const char *p, Py_ssize_t n, const hr_envelope *env)
     return self
 
 
-cdef list batch_items(const char *p, Py_ssize_t n):
+cdef list batch_items(const char *p, Py_ssize_t n, Py_ssize_t most=PY_SSIZE_T_MAX):
     cdef list items = []
     cdef hr_token item
     cdef const char *e = p + n
     p = hr_json_ws(hr_json_ws(p, e) + 1, e)
-    while p < e and p[0] != c']':
+    while p < e and p[0] != c']' and len(items) < most:
         # checked before: what is left to know is where each element ends
         if hr_json_skip(p, e, 0, DEPTH_CAP, &item) != HR_OK:
             raise ValueError("not a checked array")
@@ -77,6 +78,16 @@ cdef list batch_items(const char *p, Py_ssize_t n):
         if p < e and p[0] == c',':
             p = hr_json_ws(p + 1, e)
     return items
+
+
+cdef Envelope envelope_of(bytes item, unsigned int max_depth):
+    cdef Envelope self = Envelope.__new__(Envelope)
+    self.data = item
+    if hr_envelope_scan(PyBytes_AS_STRING(item), PyBytes_GET_SIZE(item), max_depth, 0, &self.env) != HR_OK:
+        self.env.kind = HR_INVALID
+        self.env.id_usable = 0
+        self.env.reason = b"not a JSON text"
+    return self
 
 
 cdef class Envelope:
