@@ -158,7 +158,9 @@ class Child:
         """The answer with this id (type and value), or None."""
         for raw in reversed(self.lines):
             message = json.loads(raw)
-            if isinstance(message, dict) and "method" not in message and type(message.get("id")) is type(id) and message.get("id") == id:
+            if isinstance(message, list) or "method" in message:
+                continue
+            if type(message.get("id")) is type(id) and message.get("id") == id:
                 return message
         return None
 
