@@ -2,7 +2,7 @@
 
 import pytest
 
-from interop import wire
+from interop import schemas, wire
 from interop.support import HERE, TOOLBOX, command_text, run_json, serve_command
 
 pytestmark = pytest.mark.interop
@@ -122,7 +122,7 @@ def test_pages(run):
 
 def test_messages_are_valid(run):
     """Everything that the server sent fits the official schema of the revision."""
-    kinds = wire.check(run["protocol"], *run["wire"])
+    kinds = schemas.check(run["protocol"], *run["wire"])
     assert kinds["tools/call"] > 200
     assert kinds["notifications/progress"] == 20
     assert kinds["error"] >= 1

@@ -7,7 +7,7 @@ import pytest
 from headrace import RpcError, connect
 from headrace.jsonrpc import MODERN_REVISIONS
 from headrace.protocol.tables import SERVED_HANDSHAKES
-from interop import wire
+from interop import schemas, wire
 from interop.support import serve_command
 
 pytestmark = pytest.mark.interop
@@ -49,7 +49,7 @@ def complete(kinds, revision, *, pushed=True):
 @pytest.mark.parametrize("revision", REVISIONS)
 def test_stdio(tmp_path, revision):
     asyncio.run(talk(wire.recorded_command(serve_command(), tmp_path), revision))
-    kinds = wire.check(revision, *wire.recorded_lines(tmp_path))
+    kinds = schemas.check(revision, *wire.recorded_lines(tmp_path))
     complete(kinds, revision)
 
 
@@ -57,5 +57,5 @@ def test_stdio(tmp_path, revision):
 def test_http(toolbox, revision):
     with wire.HttpRecorder(toolbox) as recorder:
         asyncio.run(talk(recorder.url, revision))
-    kinds = wire.check(revision, *recorder.messages())
+    kinds = schemas.check(revision, *recorder.messages())
     complete(kinds, revision, pushed=False)

@@ -1,27 +1,12 @@
-"""Recorders between a client and headrace, and the official schemas: what was said, and whether it was said well.
-
-A recorder keeps the messages of each connection in both directions, in order.
-"""
+"""Recorders between headrace and its counterpart: the messages of each connection in both directions, in order."""
 
 import contextlib
-import functools
 import json
 import socket
 import threading
 from pathlib import Path
 
 import httptools
-import jsonschema
-
-from interop.support import TOP
-
-SCHEMAS = TOP / "tools" / "schemas"
-RESULTS = {
-    "initialize": "InitializeResult",
-    "server/discover": "DiscoverResult",
-    "tools/list": "ListToolsResult",
-    "tools/call": "CallToolResult",
-}
 
 
 def recorded_command(command, folder: Path):
@@ -142,34 +127,3 @@ def _messages(parser, stream):
     parser(bodies).feed_data(stream)
     bodies.flush()  # an event stream that was cut by its reader
     return bodies.found
-
-
-@functools.cache
-def _validator(revision, name):
-    schema = json.loads((SCHEMAS / f"{revision}.json").read_text())
-    where = "$defs" if "$defs" in schema else "definitions"
-    assert name in schema[where], f"{revision} has no {name}"
-    kind = jsonschema.Draft202012Validator if where == "$defs" else jsonschema.Draft7Validator
-    return kind({"$schema": schema["$schema"], where: schema[where], "$ref": f"#/{where}/{name}"})
-
-
-def check(revision, sent, received):
-    """Validates every message of the server; gives how many there were of each kind."""
-    requests = {}
-    for message in sent:
-        if "method" in message and "id" in message:
-            requests.setdefault((type(message["id"]), message["id"]), message["method"])
-    newer = revision >= "2025-11-25"
-    kinds = {}
-    for message in received:
-        if "method" in message:
-            kind, name, part = message["method"], "ServerNotification", message
-        elif "error" in message:
-            kind, name, part = "error", "JSONRPCErrorResponse" if newer else "JSONRPCError", message
-        else:
-            _validator(revision, "JSONRPCResultResponse" if newer else "JSONRPCResponse").validate(message)
-            kind = requests[type(message["id"]), message["id"]]
-            name, part = RESULTS.get(kind, "EmptyResult"), message["result"]
-        _validator(revision, name).validate(part)
-        kinds[kind] = kinds.get(kind, 0) + 1
-    return kinds

@@ -9,7 +9,7 @@ import sys
 import warnings
 
 import anyio
-from mcp import Client, MCPError, StdioServerParameters
+from mcp import Client, MCPError, StdioServerParameters, types
 
 warnings.simplefilter("ignore")
 
@@ -36,6 +36,57 @@ async def attempt(call):
         return {"code": exc.code, "message": exc.message}
 
 
+async def features(client, seen, legacy):
+    """Questions of the server, resources, prompts, completion: with servers that have them."""
+    seen["ask_name"] = await attempt(client.call_tool("ask_name"))
+    seen["think"] = await attempt(client.call_tool("think", {"prompt": "cats"}))
+    seen["where"] = await attempt(client.call_tool("where"))
+    seen["resources"] = [str(each.uri) for each in (await client.list_resources()).resources]
+    seen["templates"] = [each.uri_template for each in (await client.list_resource_templates()).resource_templates]
+    seen["read"] = (await client.read_resource("note://static")).contents[0].text
+    seen["blob"] = (await client.read_resource("note://blob")).contents[0].blob
+    seen["named"] = (await client.read_resource("note://named/x")).contents[0].text
+    try:
+        await client.read_resource("note://nowhere")
+    except MCPError as exc:
+        seen["missing"] = {"code": exc.code, "data": exc.error.data}
+    prompts = (await client.list_prompts()).prompts
+    seen["prompts"] = [[each.name, [a.name for a in each.arguments or []]] for each in prompts]
+    seen["prompt"] = (await client.get_prompt("greet", {"name": "Ada"})).messages[0].content.text
+    ref = types.PromptReference(type="ref/prompt", name="greet")
+    seen["completion"] = (await client.complete(ref, {"name": "name", "value": "A"})).completion.values
+    if legacy:
+        await client.subscribe_resource("note://static")
+        await anyio.sleep(0.2)
+        await client.call_tool("touch")
+        for _ in range(100):
+            if any("updated" in each or "Updated" in each for each in seen["messages"]):
+                seen["updated"] = True
+                break
+            await anyio.sleep(0.05)
+        await client.unsubscribe_resource("note://static")
+    else:
+        async with client.listen(resource_subscriptions=["note://static"], tools_list_changed=True) as subscription:
+            seen["honored"] = subscription.honored.model_dump(by_alias=True, exclude_none=True)
+            await client.call_tool("touch")
+            async for event in subscription:
+                seen["updated"] = type(event).__name__
+                break
+
+
+async def on_elicit(context, params):
+    return types.ElicitResult(action="accept", content={"name": "Ada"})
+
+
+async def on_sample(context, params):
+    content = types.TextContent(type="text", text=f"about {params.messages[0].content.text}")
+    return types.CreateMessageResult(role="assistant", model="none", content=content)
+
+
+async def on_roots(context):
+    return types.ListRootsResult(roots=[types.Root(uri="file:///work", name="work")])
+
+
 async def explore(target, mode):
     seen = {"logs": [], "messages": []}
 
@@ -46,7 +97,8 @@ async def explore(target, mode):
         seen["messages"].append(getattr(message, "method", type(message).__name__))
 
     legacy = mode == "legacy"
-    options = {} if legacy else {"log_level": "debug"}
+    options = {"elicitation_callback": on_elicit, "sampling_callback": on_sample, "list_roots_callback": on_roots}
+    options |= {} if legacy else {"log_level": "debug"}
     async with Client(target, mode=mode, logging_callback=on_log, message_handler=on_message, **options) as client:
         seen["protocol"] = client.protocol_version
         info = client.server_info
@@ -100,6 +152,8 @@ async def explore(target, mode):
                 group.start_soon(one, number)
         seen["together"] = together == [str(number) for number in range(200)]
 
+        if "ask_name" in seen["tools"]:
+            await features(client, seen, legacy)
         if legacy:
             await client.send_ping()
             seen["ping"] = True

@@ -3,9 +3,12 @@
 import logging
 import sys
 
+from typing import Annotated
+
 import anyio
+from mcp import types
 from mcp.server import MCPServer
-from mcp.server.mcpserver import Context
+from mcp.server.mcpserver import Context, Elicit, ListRoots, Resolve, Sample
 from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import BaseModel
 
@@ -16,6 +19,26 @@ journal: list[str] = []
 class Point(BaseModel):
     x: int
     y: float
+
+
+class Name(BaseModel):
+    name: str
+
+
+# Questions to the client: requests in the handshake era, `input_required` results in the modern one.
+
+
+def question() -> Elicit[Name]:
+    return Elicit("Your name?", Name)
+
+
+def thought(prompt: str) -> Sample:
+    message = types.SamplingMessage(role="user", content=types.TextContent(type="text", text=prompt))
+    return Sample([message], max_tokens=10)
+
+
+def roots() -> ListRoots:
+    return ListRoots()
 
 
 @app.tool()
@@ -77,6 +100,52 @@ async def grow(name: str, ctx: Context) -> str:
     app.add_tool(grown, name=name)
     await ctx.session.send_tool_list_changed()
     return name
+
+
+@app.tool()
+async def ask_name(name: Annotated[Name, Resolve(question)]) -> str:
+    return f"Hello {name.name}"
+
+
+@app.tool()
+async def think(prompt: str, answer: Annotated[types.CreateMessageResult, Resolve(thought)]) -> str:
+    return f"thought {answer.content.text}"
+
+
+@app.tool()
+async def where(answer: Annotated[types.ListRootsResult, Resolve(roots)]) -> str:
+    return " ".join(str(root.uri) for root in answer.roots)
+
+
+@app.tool()
+async def touch(ctx: Context) -> str:
+    await ctx.notify_resource_updated("note://static")
+    return "touched"
+
+
+@app.resource("note://static", mime_type="text/plain")
+def static() -> str:
+    return "static note"
+
+
+@app.resource("note://blob", mime_type="image/png")
+def blob() -> bytes:
+    return b"\x89PNG\r\n"
+
+
+@app.resource("note://named/{name}")
+def named(name: str) -> str:
+    return f"note of {name}"
+
+
+@app.prompt()
+def greet(name: str) -> str:
+    return f"Greet {name}"
+
+
+@app.completion()
+async def complete(ref, argument, context):
+    return types.Completion(values=[each for each in ("Ada", "Alan", "Grace") if each.startswith(argument.value)])
 
 
 def main() -> None:
