@@ -20,25 +20,30 @@ if TYPE_CHECKING:
         ConnectionClosed,
         HeadraceError,
         HttpStatusError,
+        InputRefused,
+        InputRequired,
         LocalProtocolError,
+        NotOffered,
         OverloadedError,
         RemoteProtocolError,
         RequestTimeout,
+        ResourceNotFound,
         RpcError,
         ToolError,
         UsageError,
     )
     from headrace.limits import Limits
     from headrace.protocol.context import Context
+    from headrace.protocol.elicited import Elicited
     from headrace.server.app import Server
     from headrace.server.content import Audio, Image, ToolResult
     from headrace.server.schema import Header
 
 __all__ = (
-    "Audio", "AuthenticationFailed", "Client", "ConnectFailed", "ConnectionClosed", "Context", "Header",
-    "HeadraceError",
-    "HttpStatusError", "Image", "Limits", "LocalProtocolError", "OverloadedError", "RemoteProtocolError",
-    "RequestTimeout", "RpcError", "Server", "ToolError", "ToolResult", "UsageError", "__version__", "connect",
+    "Audio", "AuthenticationFailed", "Client", "ConnectFailed", "ConnectionClosed", "Context", "Elicited", "Header",
+    "HeadraceError", "HttpStatusError", "Image", "InputRefused", "InputRequired", "Limits", "LocalProtocolError",
+    "NotOffered", "OverloadedError", "RemoteProtocolError", "RequestTimeout", "ResourceNotFound", "RpcError",
+    "Server", "ToolError", "ToolResult", "UsageError", "__version__", "connect",
     "errors",
 )  # fmt: skip
 
@@ -46,6 +51,7 @@ _HOMES = {
     "Audio": "headrace.server.content",
     "Client": "headrace.client",
     "Context": "headrace.protocol.context",
+    "Elicited": "headrace.protocol.elicited",
     "Header": "headrace.server.schema",
     "Image": "headrace.server.content",
     "Limits": "headrace.limits",

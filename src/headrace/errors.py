@@ -2,6 +2,7 @@
 
 HeadraceError
 ├── LocalProtocolError     we, or the code that uses us, broke the protocol (nothing was sent)
+│   ├── NotOffered         the server does not declare the capability that this needs
 │   ├── OverloadedError    one of our bounds refuses the work
 │   └── CannotAsk          a handler's question cannot be put to this client
 │       └── ClientCapabilityMissing   ... because it did not declare that it takes such ones: .required
@@ -9,8 +10,11 @@ HeadraceError
 │   ├── HttpStatusError    an HTTP answer that is no JSON-RPC answer: .status, .headers, .body
 │   └── InvalidAnswer      the client's answer to a handler's question does not fit the question
 ├── RpcError               the peer's own error answer: .code, .message, .data
+│   ├── ResourceNotFound   the server has no such resource: .uri
 │   └── ClientRefused      the client answered a handler's question with an error
 │       └── Declined       ... because its user said no
+├── InputRequired          the server asks for client input that has no callback: .requests, .request_state
+├── InputRefused           client input was refused, so the call cannot go on
 ├── RequestTimeout         no answer in time (also a TimeoutError)
 ├── ConnectionClosed       the connection ended: .reason, .exit_code of a child
 │   └── ConnectFailed      it never came up
@@ -25,9 +29,9 @@ from headrace.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, MI
 
 __all__ = (
     "AuthenticationFailed", "CannotAsk", "ClientCapabilityMissing", "ClientRefused", "ConnectFailed",
-    "ConnectionClosed", "Declined", "HeadraceError", "HttpStatusError", "InvalidAnswer",
-    "LocalProtocolError", "OverloadedError", "RemoteProtocolError", "RequestTimeout", "RpcError",
-    "ToolError", "UsageError",
+    "ConnectionClosed", "Declined", "HeadraceError", "HttpStatusError", "InputRefused", "InputRequired",
+    "InvalidAnswer", "LocalProtocolError", "NotOffered", "OverloadedError", "RemoteProtocolError",
+    "RequestTimeout", "ResourceNotFound", "RpcError", "ToolError", "UsageError",
 )  # fmt: skip
 
 
@@ -72,6 +76,10 @@ class ClientCapabilityMissing(CannotAsk):
             return super().answer_for(exchange)
         data = {"requiredCapabilities": self.required}
         return RpcError(MISSING_CLIENT_CAPABILITY, str(self), data, http_status=400)
+
+
+class NotOffered(LocalProtocolError):
+    """The server does not declare the capability that a request needs (VN-07)."""
 
 
 class RemoteProtocolError(HeadraceError):
@@ -186,6 +194,35 @@ class ClientRefused(RpcError):
 
 class Declined(ClientRefused):
     """The client's user rejected the question: error -1 (CF-23)."""
+
+
+class ResourceNotFound(RpcError):
+    """The server has no resource ``uri``, whichever of the two codes it says so with (SF-22)."""
+
+    def __init__(self, code: int, message: str, data: Any = None, *, uri: str, http_status: int | None = None) -> None:
+        super().__init__(code, message, data, http_status=http_status)
+        self.uri = uri
+
+
+class InputRequired(HeadraceError):
+    """The server asks for client input (MX-30) for which there is no callback.
+
+    ``requests`` maps each key to its ``{"method": ..., "params": ...}``; ``request_state`` is the server's
+    opaque state or None. To go on by hand, repeat the call with ``input_responses={key: answer}`` and
+    ``request_state=error.request_state``.
+    """
+
+    def __init__(self, message: str, requests: dict[str, Any], request_state: str | None) -> None:
+        super().__init__(message)
+        self.requests = requests
+        self.request_state = request_state
+
+
+class InputRefused(HeadraceError):
+    """Client input was refused, or could not be given, so that the call cannot go on (MX-38).
+
+    Raised by sampling, roots and elicitation callbacks to refuse, and by the calls that asked for it.
+    """
 
 
 class RequestTimeout(HeadraceError, TimeoutError):

@@ -79,6 +79,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Notifications of one session that wait for a stream to open; equal ones count once. Beyond: dropped."""
     request_timeout: float = 60.0
     """Default time limit of a client's call. Beyond: cancelled, RequestTimeout."""
+    max_server_requests: int = 64
+    """Questions of a server (roots, sampling, elicitation) that a client answers at once. Beyond: they wait."""
+    max_input_time: float = 3_600.0
+    """A call of the modern era from its first question for client input on. Beyond: RequestTimeout."""
+    max_listen_changes: int = 1_024
+    """Changes that wait in one listen of a client, equal ones counted once. Beyond: the oldest are dropped."""
     connect_timeout: float = 30.0
     """Opening a connection including negotiation. Beyond: RequestTimeout naming the phase."""
     drain_timeout: float = 5.0

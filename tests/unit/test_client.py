@@ -20,6 +20,7 @@ import headrace
 from headrace import (
     ConnectFailed,
     ConnectionClosed,
+    InputRequired,
     Limits,
     LocalProtocolError,
     RemoteProtocolError,
@@ -333,7 +334,7 @@ def test_jr11_result_types(run):
         with pytest.raises(RemoteProtocolError, match="task"):
             await result_of({"resultType": "task", "taskId": "1"})
         asked = {"resultType": "input_required", "inputRequests": {"a": {"method": "elicitation/create"}}}
-        with pytest.raises(RemoteProtocolError, match=r"client input \(elicitation/create\)"):
+        with pytest.raises(InputRequired, match=r"client input \(elicitation/create\)"):
             await result_of(asked)
         # The handshake era has no result types.
         assert (await result_of({"content": [], "resultType": "task"}, error(-32601))).content == []
@@ -654,11 +655,6 @@ def test_usage_errors_are_one_plain_line(target, options, text):
     with pytest.raises(UsageError, match=text) as caught:
         connect(target, **options)
     assert "\n" not in str(caught.value)
-
-
-def test_features_of_later_are_not_accepted_silently():
-    with pytest.raises(TypeError, match="sampling"):
-        connect("tcp:h:1", sampling=print)
 
 
 # --- closing -----------------------------------------------------------------------------------------

@@ -2,6 +2,18 @@
 
 from headrace.client.client import Client
 from headrace.client.connector import connect
-from headrace.client.results import CallResult
+from headrace.client.inputs import ElicitParams
+from headrace.client.listen import Change, Listen
+from headrace.client.results import CallResult, CompletionResult, PromptResult, ResourceResult
 
-__all__ = ("CallResult", "Client", "connect")
+__all__ = (
+    "CallResult",
+    "Change",
+    "Client",
+    "CompletionResult",
+    "ElicitParams",
+    "Listen",
+    "PromptResult",
+    "ResourceResult",
+    "connect",
+)

@@ -15,7 +15,9 @@ from headrace._version import __version__
 from headrace.client.arguments import seconds
 from headrace.client.channels import Channel, CommandTarget, HttpTarget, LineTarget, MemoryTarget, Target
 from headrace.client.client import Client
+from headrace.client.core import Options
 from headrace.client.failures import connect_failure
+from headrace.client.inputs import Inputs
 from headrace.client.negotiation import Offer, Phase
 from headrace.client.opening import close_quietly, open_server
 from headrace.client.session import ClientSession
@@ -31,9 +33,10 @@ from headrace.transports.address import parse_address
 if TYPE_CHECKING:
     import ssl as ssl_module
 
+    from headrace.client.inputs import ElicitParams
     from headrace.server.app import Server
     from headrace.transports.tap import Tap
-    from headrace.types.v2026_07_28 import LoggingMessageNotificationParams
+    from headrace.types.v2026_07_28 import CreateMessageRequestParams, LoggingMessageNotificationParams
 
 __all__ = ("connect", "parse_target")
 
@@ -58,6 +61,16 @@ def connect(
     on_list_changed: Callable[[str], Any] | None = None,
     tap: Tap | None = None,
     transport: str | None = None,
+    on_resource_updated: Callable[[str], Any] | None = None,
+    roots: Sequence[Any] | Callable[[], Any] | None = None,
+    sampling: Callable[[CreateMessageRequestParams], Any] | None = None,
+    sampling_features: Sequence[str] = (),
+    elicitation: Callable[[ElicitParams], Any] | None = None,
+    elicitation_modes: Sequence[str] = ("form",),
+    extensions: Mapping[str, Mapping[str, Any]] | None = None,
+    capabilities: Mapping[str, Any] | None = None,
+    reset_timeout_on_progress: bool = False,
+    max_total_timeout: float | None = None,
 ) -> AbstractAsyncContextManager[Client]:
     """Connects to a server: ``async with connect("http://127.0.0.1:8000/mcp") as client:``.
 
@@ -86,6 +99,23 @@ def connect(
         changed; a burst of changes is one call.
     :param tap: called with each message both ways, as :class:`headrace.transports.tap.Traffic`, for people
         who look for a fault; costs nothing when absent.
+    :param on_resource_updated: called with the URI of each resource that the server reports as updated, after
+        :meth:`Client.subscribe`.
+    :param roots: what the server may work on: a list of paths, ``file://`` URIs or
+        :class:`headrace.types.Root` objects, or a function that gives one (CF-10).
+    :param sampling: called with the params of each sampling request; gives a
+        :class:`headrace.types.CreateMessageResult`, a dict of its shape, or a text. ``None`` or
+        :class:`InputRefused` refuses (CF-20..CF-23).
+    :param sampling_features: what of ``"tools"`` and ``"context"`` the callback understands (CF-22).
+    :param elicitation: called with each :class:`headrace.client.inputs.ElicitParams`; gives
+        :class:`headrace.Elicited`, the form's values as a dict, ``None`` (the user made no choice), or for a
+        URL ``True`` or ``False``. Defaults are filled in and the values checked before they leave (CF-30).
+    :param elicitation_modes: ``"form"``, ``"url"`` or both: what the callback can show (CF-32).
+    :param extensions: identifiers and settings of extensions that the client understands (VN-31).
+    :param capabilities: further members of the declared capabilities, for what is answered by hand.
+    :param reset_timeout_on_progress: progress of any request restarts the clock of its timeout (B80).
+    :param max_total_timeout: seconds that any request may take in all, whatever its progress (default one hour
+        with ``reset_timeout_on_progress``, else none).
 
     :param transport: of an ``http://`` or ``https://`` URL: ``"http"`` for Streamable HTTP only, ``"sse"`` for
         the HTTP+SSE of 2024-11-05 only; found out by default (VN-48).
@@ -125,15 +155,28 @@ def connect(
         raise UsageError("client_info needs a name and a version")
     parsed.tap = tap
     bounds = limits or DEFAULT
-    return _Connect(
-        parsed,
-        Offer(info, {}, revision),
-        bounds,
-        seconds(timeout, bounds.request_timeout),
-        log_level,
-        on_log,
-        on_list_changed,
+    inputs_offered = Inputs(
+        limits=bounds,
+        roots=roots,
+        sampling=sampling,
+        sampling_parts=sampling_features,
+        elicitation=elicitation,
+        elicitation_modes=elicitation_modes,
+        declared=capabilities,
+        extensions=extensions,
     )
+    offer = Offer(
+        info, inputs_offered.capabilities(modern=False), revision, inputs_offered.capabilities(modern=True)
+    )
+    options = Options(
+        offer=offer,
+        limits=bounds,
+        inputs=inputs_offered,
+        timeout=seconds(timeout, bounds.request_timeout),
+        extend=reset_timeout_on_progress,
+        latest=max_total_timeout if max_total_timeout is None else seconds(max_total_timeout, 0),
+    )
+    return _Connect(parsed, options, log_level, on_log, on_list_changed, on_resource_updated)
 
 
 def _is_config(target: Any, name: str | None) -> bool:
@@ -215,20 +258,20 @@ class _Connect:
     def __init__(
         self,
         target: Target,
-        offer: Offer,
-        limits: Limits,
-        timeout: float,
+        options: Options,
         log_level: str | None,
         on_log: Callable[[LoggingMessageNotificationParams], Any] | None,
         on_list_changed: Callable[[str], Any] | None,
+        on_resource_updated: Callable[[str], Any] | None,
     ) -> None:
         self._target = target
-        self._offer = offer
-        self._limits = limits
-        self._timeout = timeout
+        self._options = options
+        self._offer = options.offer
+        self._limits = options.limits
         self._log_level = log_level
         self._on_log = on_log
         self._on_list_changed = on_list_changed
+        self._on_resource_updated = on_resource_updated
         self._client: Client | None = None
 
     async def __aenter__(self) -> Client:
@@ -261,17 +304,25 @@ class _Connect:
             await client.close()
 
     async def _open(self, phase: Phase) -> Client:
-        session = ClientSession(logging.getLogger("headrace.client"), self._on_log, self._on_list_changed)
+        session = ClientSession(
+            logging.getLogger("headrace.client"),
+            self._on_log,
+            self._on_list_changed,
+            self._on_resource_updated,
+            self._options.inputs,
+        )
         channel: Channel | None = None
         try:
             channel, agreement = await open_server(self._target, session, self._offer, self._limits, phase)
-            client = Client(channel, agreement, self._offer, self._limits, self._timeout)
+            client = Client(channel, agreement, self._options)
             level = self._log_level
             if level is None and agreement.modern and self._on_log is not None:
                 level = "info"
             if level is not None and (agreement.modern or "logging" in agreement.capabilities):
                 phase.name = "setting the log level"
                 await client.set_log_level(level)
+            phase.name = "listening to changes"
+            await client._start()
             return client
         except BaseException as exc:
             session.stop()

@@ -23,10 +23,12 @@ class ToolHeaders:
         self._warn = warn
         self._tools: dict[str, list[HeaderParameter]] = {}
 
-    def learn(self, tools: list[Tool]) -> list[Tool]:
-        """Remembers them, and gives the tools without those whose annotations break a rule (HN-22)."""
+    def learn(self, tools: list[Tool], *, whole: bool = True) -> list[Tool]:
+        """Remembers them (``whole``: in place of all others), and gives the tools without those whose
+        annotations break a rule (HN-22)."""
         kept: list[Tool] = []
-        self._tools = {}
+        if whole:
+            self._tools = {}
         for tool in tools:
             # The check walks the whole schema: only for the few that mention the key at all.
             if HEADER_KEY in repr(tool.input_schema):
@@ -40,8 +42,8 @@ class ToolHeaders:
             kept.append(tool)
         return kept
 
-    def list_changed(self, kind: str) -> None:
-        """A list of the server has changed: what was learnt of it is void."""
+    def changed(self, kind: str, uri: str | None) -> None:
+        """Something of the server has changed: what was learnt of it is void."""
         if kind == "tools":
             self._tools = {}
 

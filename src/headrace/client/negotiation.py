@@ -85,10 +85,17 @@ class LegacyServer(Exception):
 class Offer:
     """What we say of ourselves, encoded once for all messages (CF-02).
 
+    ``capabilities`` are those of the handshake era, ``modern`` those of the modern one (default: the same).
     ``meta`` holds the members of ``_meta`` that every modern request carries (VN-20).
     """
 
-    def __init__(self, client_info: Mapping[str, Any], capabilities: Mapping[str, Any], revision: str | None) -> None:
+    def __init__(
+        self,
+        client_info: Mapping[str, Any],
+        capabilities: Mapping[str, Any],
+        revision: str | None,
+        modern: Mapping[str, Any] | None = None,
+    ) -> None:
         if revision is not None and revision not in REVISIONS:
             raise UsageError(f"revision {revision!r}: use one of {', '.join(REVISIONS)}")
         self.client_info = encode(client_info)
@@ -98,7 +105,7 @@ class Offer:
             encode(
                 {
                     PROTOCOL_VERSION: R5,
-                    CLIENT_CAPABILITIES: msgspec.Raw(self.capabilities),
+                    CLIENT_CAPABILITIES: capabilities if modern is None else modern,
                     CLIENT_INFO: msgspec.Raw(self.client_info),
                 }
             )
@@ -268,6 +275,7 @@ async def initialize(channel: Channel, offer: Offer, phase: Phase) -> Agreement:
         )
     if offer.revision is not None and version != offer.revision:
         raise ConnectFailed(f"the server does not speak {offer.revision}; it answered initialize with {version}")
+    session.agreed(version)
     channel.mux.current = session.handshake
     channel.mux.null_ids = version < "2025-11-25"
     phase.name = "waiting until notifications/initialized is accepted"

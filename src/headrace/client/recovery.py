@@ -85,6 +85,7 @@ class Recovery:
             try:
                 async with asyncio.timeout(limit):
                     self.agreement = await initialize(channel, self._offer, phase)
+                    await channel.session.restore(channel, phase)
             except TimeoutError as exc:
                 if isinstance(exc, HeadraceError):
                     raise

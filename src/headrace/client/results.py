@@ -7,16 +7,33 @@ into RemoteProtocolError.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import base64
+import binascii
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from headrace.types import Message, decode_relaxed
-from headrace.types.v2026_07_28 import ContentBlock, Implementation, TextContent, Tool
+from headrace.types.v2026_07_28 import (
+    CompleteResultCompletion,
+    ContentBlock,
+    Implementation,
+    Prompt,
+    PromptMessage,
+    Resource,
+    ResourceContents,
+    ResourceTemplate,
+    TextContent,
+    Tool,
+)
 
-__all__ = ("CallResult", "ToolsPage", "decode_any", "decoder", "read_implementation", "tools_decoder")
+__all__ = (
+    "CallResult", "CompletionResult", "Contents", "Extra", "ListedTool", "PromptResult", "PromptsPage",
+    "ResourceResult", "ResourcesPage", "TemplatesPage", "ToolsPage", "check_complete", "decode_any", "decoder",
+    "list_decoder", "read_implementation", "read_relaxed", "reader_of",
+)  # fmt: skip
 
 T = TypeVar("T")
 
@@ -44,17 +61,106 @@ class CallResult(Message, kw_only=True, rename="camel"):
         return "\n".join(block.text for block in self.content if type(block) is TextContent)
 
 
-class ToolsPage(Message, kw_only=True, rename="camel"):
+class ListedTool(Tool, kw_only=True):
+    """A tool as the server lists it: :class:`headrace.types.Tool` with what single revisions add."""
+
+    execution: dict[str, Any] | UnsetType = UNSET
+    """2025-11-25 only: ``taskSupport`` and the like (SF-03)."""
+
+
+class Page(Message, kw_only=True, rename="camel"):
+    """What the pages of all lists have in common."""
+
+    next_cursor: str | None = None
+    """What the next page is asked for with; ``None`` ends, an empty string is a cursor too (SF-50)."""
+    result_type: str = "complete"
+    ttl_ms: Any = 0
+    """Milliseconds that the server lets the page be used again (SF-52)."""
+    cache_scope: Any = "private"
+    """``"private"`` or ``"public"`` (SF-53)."""
+
+
+class ToolsPage(Page, kw_only=True, rename="camel"):
     """One page of ``tools/list``."""
 
-    tools: list[Tool]
-    next_cursor: str | None = None
-    """An empty string is a cursor too (SF-50)."""
+    tools: list[ListedTool]
+
+
+class ResourcesPage(Page, kw_only=True, rename="camel"):
+    """One page of ``resources/list``."""
+
+    resources: list[Resource]
+
+
+class TemplatesPage(Page, kw_only=True, rename="camel"):
+    """One page of ``resources/templates/list``."""
+
+    resource_templates: list[ResourceTemplate]
+
+
+class PromptsPage(Page, kw_only=True, rename="camel"):
+    """One page of ``prompts/list``."""
+
+    prompts: list[Prompt]
+
+
+class Contents(ResourceContents, kw_only=True, gc=False):
+    """One item of a resource: ``text``, or ``blob`` in Base64."""
+
+    @property
+    def data(self) -> bytes:
+        """The item as bytes. Raises ValueError when the server's Base64 is broken."""
+        if isinstance(self.blob, str):
+            try:
+                return base64.b64decode(self.blob, validate=True)
+            except binascii.Error as exc:
+                raise ValueError(f"the blob of {self.uri} is not Base64: {exc}") from None
+        return self.text.encode() if isinstance(self.text, str) else b""
+
+
+class ResourceResult(Message, kw_only=True, rename="camel"):
+    """What ``resources/read`` gave (SF-21)."""
+
+    contents: list[Contents]
+    """The items; several for a resource with parts."""
+    meta: dict[str, Any] | UnsetType = msgspec.field(default=UNSET, name="_meta")
+    result_type: str = "complete"
+    ttl_ms: Any = 0
+    cache_scope: Any = "private"
+
+    @property
+    def text(self) -> str:
+        """The text items, joined by newlines."""
+        return "\n".join(item.text for item in self.contents if isinstance(item.text, str))
+
+    @property
+    def data(self) -> bytes:
+        """All items as bytes, one after the other."""
+        return b"".join(item.data for item in self.contents)
+
+
+class PromptResult(Message, kw_only=True, rename="camel"):
+    """What ``prompts/get`` gave (SF-30)."""
+
+    messages: list[PromptMessage]
+    description: str | UnsetType = UNSET
+    meta: dict[str, Any] | UnsetType = msgspec.field(default=UNSET, name="_meta")
     result_type: str = "complete"
 
 
-def decoder(kind: type[T], *, modern: bool) -> Callable[[bytes], T]:
-    """Reads a result of ``kind``; in the modern era only when its ``resultType`` is ``complete`` (JR-11)."""
+class CompletionResult(Message, kw_only=True, rename="camel"):
+    """The envelope of ``completion/complete`` (SF-31)."""
+
+    completion: CompleteResultCompletion
+    result_type: str = "complete"
+
+
+Extra = Mapping[str, Callable[[bytes], Any]]
+"""Readers of results that are not complete, by their ``resultType``: those that were negotiated (JR-11)."""
+
+
+def read_relaxed(kind: type[T]) -> Callable[[bytes], T]:
+    """Reads ``kind``, strictly first."""
     strict = msgspec.json.Decoder(kind).decode
 
     def read(raw: bytes) -> T:
@@ -63,56 +169,81 @@ def decoder(kind: type[T], *, modern: bool) -> Callable[[bytes], T]:
         except msgspec.ValidationError:
             return decode_relaxed(raw, kind)
 
-    if not modern:
-        return read
+    return read
 
-    def read_complete(raw: bytes) -> T:
+
+def decoder(kind: type[T], *, modern: bool, extra: Extra | None = None) -> Callable[[bytes], Any]:
+    """Reads a result of ``kind``. In the modern era one with another ``resultType`` than ``complete`` goes
+    to its reader in ``extra``, or raises ValueError (JR-11)."""
+    strict = msgspec.json.Decoder(kind).decode
+    if not modern:
+        return read_relaxed(kind)
+
+    def read_complete(raw: bytes) -> Any:
         try:
             result = strict(raw)
         except msgspec.ValidationError:
-            check_type(decode_any(raw))
-            return decode_relaxed(raw, kind)
+            other = reader_of(decode_any(raw), extra)
+            return decode_relaxed(raw, kind) if other is None else other(raw)
         if result.result_type != "complete":  # type: ignore[attr-defined]
-            check_type(decode_any(raw))
+            other = reader_of(decode_any(raw), extra)
+            if other is not None:
+                return other(raw)
         return result
 
     return read_complete
 
 
-def check_type(result: Any) -> None:
-    """Raises ValueError for a ``resultType`` that this client has not negotiated (JR-11)."""
+def reader_of(result: Any, extra: Extra | None) -> Callable[[bytes], Any] | None:
+    """What reads a result object; None when it is complete. Raises ValueError for a ``resultType`` that
+    this client has not negotiated for this method (JR-11)."""
     kind = result.get("resultType", "complete") if isinstance(result, dict) else "complete"
+    if kind in ("complete", None):
+        return None
+    if extra is not None and isinstance(kind, str) and kind in extra:
+        return extra[kind]
     if kind == "input_required":
-        asked = result.get("inputRequests")
-        methods = sorted({str(r.get("method")) for r in asked.values()}) if isinstance(asked, dict) else []
-        what = f" ({', '.join(methods)})" if methods else ""
-        raise ValueError(f"the server asks for client input{what}, which this client does not offer")
-    if kind not in ("complete", None):
-        raise ValueError(f"unknown resultType {str(kind)[:64]!r}")
+        raise ValueError("the server asks for client input where it must not")
+    raise ValueError(f"unknown resultType {str(kind)[:64]!r}")
 
 
-def tools_decoder(*, modern: bool, skipped: Callable[[str], None]) -> Callable[[bytes], ToolsPage]:
-    """Reads a page of tools. Invalid definitions are left out; ``skipped`` gets a line about each."""
-    read = decoder(ToolsPage, modern=modern)
+def check_complete(raw: bytes) -> dict[str, Any]:
+    """A result object of which only its completeness matters. Raises ValueError otherwise."""
+    result = decode_any(raw)
+    reader_of(result, None)
+    return result  # type: ignore[no-any-return]
 
-    def read_page(raw: bytes) -> ToolsPage:
+
+def list_decoder(
+    kind: type[T], member: str, entry: type[Any], *, modern: bool, skipped: Callable[[str], None]
+) -> Callable[[bytes], T]:
+    """Reads a page of ``kind``, whose ``member`` lists ``entry`` Structs. Invalid definitions are left out:
+    one does not hide the others; ``skipped`` gets a line about each."""
+    read = decoder(kind, modern=modern)
+    what = {"tools": "tool", "prompts": "prompt", "resources": "resource"}.get(member, "resource template")
+
+    def read_page(raw: bytes) -> T:
         try:
-            return read(raw)
+            page: T = read(raw)
+            return page
         except msgspec.ValidationError:
-            page = decode_any(raw)
-            if not isinstance(page, dict) or not isinstance(page.get("tools"), list):
+            found = decode_any(raw)
+            if not isinstance(found, dict) or not isinstance(found.get(member), list):
                 raise
-        tools = []
-        for each in page["tools"]:
+        entries = []
+        for each in found[member]:
             try:
-                tools.append(decode_relaxed(encode(each), Tool))
+                entries.append(decode_relaxed(encode(each), entry))
             except msgspec.ValidationError as exc:
-                skipped(f"a tool definition of the server is not valid and was left out: {exc}")
-        page["tools"] = []
-        rest = decode_relaxed(encode(page), ToolsPage)
-        return ToolsPage(tools=tools, next_cursor=rest.next_cursor)
+                skipped(f"a {what} definition of the server is not valid and was left out: {exc}")
+        found[member] = []
+        rest = decode_relaxed(encode(found), kind)
+        return msgspec.structs.replace(rest, **{_ATTRIBUTES.get(member, member): entries})  # type: ignore[type-var]
 
     return read_page
+
+
+_ATTRIBUTES = {"resourceTemplates": "resource_templates"}
 
 
 def read_implementation(value: Any) -> Implementation | None:

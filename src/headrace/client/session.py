@@ -1,7 +1,7 @@
 """The client's side of a connection: what the server sends besides answers (L5 of a client).
 
-Requests of the server are answered in the handshake era (``ping`` with ``{}``, others with -32601) and
-never in the modern era, where servers send none (JR-14, JR-15).
+Requests of the server are answered in the handshake era (``ping`` with ``{}``, those with a callback by it,
+others with -32601) and never in the modern era, where servers send none (JR-14, JR-15).
 """
 
 from __future__ import annotations
@@ -12,24 +12,27 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from headrace.client.callbacks import Coalescer, Relay
-from headrace.errors import RpcError
+from headrace.client.arguments import encode
+from headrace.client.callbacks import Relay
+from headrace.client.watch import Watch
+from headrace.errors import HeadraceError, RpcError
 from headrace.jsonrpc import LATEST_HANDSHAKE, METHOD_NOT_FOUND, R5
-from headrace.mux import Exchange, FunctionHandler, Gate, Revision
+from headrace.mux import Exchange, FunctionHandler, Gate, Handler, Revision
 from headrace.types import decode_relaxed
 from headrace.types.v2026_07_28 import LoggingMessageNotificationParams
 
 if TYPE_CHECKING:
+    from headrace.client.channels import Channel
+    from headrace.client.inputs import Inputs
+    from headrace.client.negotiation import Phase
     from headrace.mux import Sink
     from headrace.wire import Envelope
 
 __all__ = ("ClientSession",)
 
-_LISTS = {
-    "notifications/tools/list_changed": "tools",
-    "notifications/resources/list_changed": "resources",
-    "notifications/prompts/list_changed": "prompts",
-}
+RESTORE_TIMEOUT = 10.0
+"""Seconds for each request that gives a new session what the old one had been told."""
+
 _decode_message = msgspec.json.Decoder(LoggingMessageNotificationParams).decode
 
 
@@ -45,27 +48,43 @@ class ClientSession(Gate):
     def __init__(
         self,
         log: logging.Logger,
-        on_log: Callable[[LoggingMessageNotificationParams], Any] | None,
-        on_list_changed: Callable[[str], Any] | None,
+        on_log: Callable[[LoggingMessageNotificationParams], Any] | None = None,
+        on_list_changed: Callable[[str], Any] | None = None,
+        on_resource_updated: Callable[[str], Any] | None = None,
+        inputs: Inputs | None = None,
     ) -> None:
         self.log = log
         self.modern = False
-        self.handshake = Revision(
-            LATEST_HANDSHAKE, modern=False, requests={b"ping": FunctionHandler(_ping, urgent=True)}
-        )
+        requests: dict[bytes, Handler] = {b"ping": FunctionHandler(_ping, urgent=True)}
+        if inputs is not None:
+            requests.update(inputs.handlers())
+        self.handshake = Revision(LATEST_HANDSHAKE, modern=False, requests=requests)
         self.silent = Revision(R5, modern=True)
         self.messages = Relay(on_log, self.callback_failed) if on_log is not None else None
-        self.lists = Coalescer(on_list_changed, self.callback_failed) if on_list_changed is not None else None
-        self.stale_lists: Callable[[str], None] | None = None
-        """Told at once about a changed list: what the client remembers of it is void."""
+        self.watch = Watch(log, on_list_changed, on_resource_updated)
+        self.notes: dict[str, Callable[[bytes], None]] = {}
+        """What takes other notifications of the server, by method: gets the raw params."""
+        self.log_level: str | None = None
+        """The level that was asked for in the handshake era."""
         self._warned = False
+        self._strangers = 0
+
+    def agreed(self, revision: str) -> None:
+        """The handshake settled on ``revision``."""
+        if revision != self.handshake.name:
+            self.handshake = Revision(revision, modern=False, requests=self.handshake.requests)
 
     def classify(self, envelope: Envelope, sink: Sink) -> Revision:
         return self.silent if self.modern else self.handshake
 
     def unknown_method(self, revision: Revision, envelope: Envelope, sink: Sink) -> RpcError | None:
         if revision.modern:
-            self.log.warning("the server sent a request (%s) against the protocol: ignored", envelope.method)
+            # One line, then silence: a peer that goes on must not fill the log.
+            self._strangers += 1
+            if self._strangers == 1:
+                self.log.warning(
+                    "the server sent a request (%s) against the protocol: ignored, as are more of them", envelope.method
+                )
             return None
         return RpcError(METHOD_NOT_FOUND, "unknown method")
 
@@ -74,11 +93,10 @@ class ClientSession(Gate):
         if method == "notifications/message":
             if self.messages is not None:
                 self._message(envelope.params or b"{}")
-        elif method in _LISTS:
-            if self.stale_lists is not None:
-                self.stale_lists(_LISTS[method])
-            if self.lists is not None:
-                self.lists.changed(_LISTS[method])
+        elif method is not None and not self.watch.notified(method, envelope.params, self.modern):
+            take = self.notes.get(method)
+            if take is not None:
+                take(envelope.params or b"{}")
 
     def _message(self, params: bytes) -> None:
         assert self.messages is not None
@@ -108,9 +126,25 @@ class ClientSession(Gate):
         """A callback of the application raised: the connection goes on."""
         self.log.error("a callback raised", exc_info=exc)
 
+    async def restore(self, channel: Channel, phase: Phase) -> None:
+        """Tells a new session what the old one had been told, and forgets what was learnt of that (B48)."""
+        for kind in ("tools", "prompts", "resources"):
+            self.watch.forget(kind, None)
+        if self.log_level is not None:
+            phase.name = "setting the log level again"
+            await self._repeat(channel, "logging/setLevel", {"level": self.log_level})
+        for uri in list(self.watch.subscribed):
+            phase.name = "subscribing again"
+            await self._repeat(channel, "resources/subscribe", {"uri": uri})
+
+    async def _repeat(self, channel: Channel, method: str, params: dict[str, Any]) -> None:
+        try:
+            await channel.mux.call(method, encode(params), channel.sink, timeout=RESTORE_TIMEOUT)
+        except HeadraceError as exc:
+            self.log.warning("%s failed for the new session: %s", method, exc)
+
     def stop(self) -> None:
         """The client closes: no more callbacks."""
         if self.messages is not None:
             self.messages.stop()
-        if self.lists is not None:
-            self.lists.stop()
+        self.watch.stop()

@@ -1,0 +1,146 @@
+"""Lists of a server: tools, resources, templates and prompts, page by page or whole (SF-50)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from headrace.client.arguments import encode
+from headrace.client.core import Core
+from headrace.client.results import (
+    ListedTool,
+    PromptsPage,
+    ResourcesPage,
+    TemplatesPage,
+    ToolsPage,
+    list_decoder,
+)
+from headrace.errors import RemoteProtocolError
+from headrace.types.v2026_07_28 import Prompt, Resource, ResourceTemplate
+
+if TYPE_CHECKING:
+    from headrace.types import Tool
+
+__all__ = ("MAX_PAGES", "Lists")
+
+P = TypeVar("P", ToolsPage, ResourcesPage, TemplatesPage, PromptsPage)
+
+MAX_PAGES = 10_000
+"""Pages of one list, after which the server is taken to be in a loop."""
+
+
+class _List:
+    """One of the four: its method, the page type, where its entries are."""
+
+    def __init__(self, method: str, member: str, attribute: str, page: type[Any], entry: type[Any]) -> None:
+        self.method = method
+        self.member = member
+        self.attribute = attribute
+        self.page = page
+        self.entry = entry
+
+
+TOOLS = _List("tools/list", "tools", "tools", ToolsPage, ListedTool)
+RESOURCES = _List("resources/list", "resources", "resources", ResourcesPage, Resource)
+TEMPLATES = _List(
+    "resources/templates/list", "resourceTemplates", "resource_templates", TemplatesPage, ResourceTemplate
+)
+PROMPTS = _List("prompts/list", "prompts", "prompts", PromptsPage, Prompt)
+
+
+class Lists(Core):
+    """The list methods of a client. Use :class:`headrace.Client`.
+
+    The methods for whole lists take all pages; ``timeout`` (seconds) is for each. Invalid definitions are left
+    out and logged. All raise as :meth:`headrace.Client.request` does, :class:`NotOffered` when the server
+    does not declare the capability (tools are always asked for: many servers forget to declare them), and
+    :class:`RemoteProtocolError` for pages that do not end.
+    """
+
+    _page_decoders: dict[str, Callable[[bytes], Any]] | None = None
+
+    async def list_tools(self, *, timeout: float | None = None) -> list[Tool]:
+        """All tools. Those whose header annotations break a rule are left out and logged (HN-22)."""
+        return self._learn(await self._all(TOOLS, timeout), whole=True)
+
+    async def list_tools_page(self, cursor: str | None = None, *, timeout: float | None = None) -> ToolsPage:
+        """One page of tools; go on with its ``next_cursor`` until that is None."""
+        page: ToolsPage = await self._page(TOOLS, cursor, timeout)
+        page.tools = self._learn(page.tools, whole=False)  # type: ignore[assignment,arg-type]
+        return page
+
+    async def list_resources(self, *, timeout: float | None = None) -> list[Resource]:
+        """All resources (SF-20)."""
+        self._needs("resources")
+        found: list[Resource] = await self._all(RESOURCES, timeout)
+        return found
+
+    async def list_resources_page(self, cursor: str | None = None, *, timeout: float | None = None) -> ResourcesPage:
+        """One page of resources."""
+        self._needs("resources")
+        page: ResourcesPage = await self._page(RESOURCES, cursor, timeout)
+        return page
+
+    async def list_resource_templates(self, *, timeout: float | None = None) -> list[ResourceTemplate]:
+        """All resource templates (SF-20)."""
+        self._needs("resources")
+        found: list[ResourceTemplate] = await self._all(TEMPLATES, timeout)
+        return found
+
+    async def list_resource_templates_page(
+        self, cursor: str | None = None, *, timeout: float | None = None
+    ) -> TemplatesPage:
+        """One page of resource templates."""
+        self._needs("resources")
+        page: TemplatesPage = await self._page(TEMPLATES, cursor, timeout)
+        return page
+
+    async def list_prompts(self, *, timeout: float | None = None) -> list[Prompt]:
+        """All prompts (SF-30)."""
+        self._needs("prompts")
+        found: list[Prompt] = await self._all(PROMPTS, timeout)
+        return found
+
+    async def list_prompts_page(self, cursor: str | None = None, *, timeout: float | None = None) -> PromptsPage:
+        """One page of prompts."""
+        self._needs("prompts")
+        page: PromptsPage = await self._page(PROMPTS, cursor, timeout)
+        return page
+
+    # --- how -----------------------------------------------------------------------------------------
+
+    async def _all(self, what: _List, timeout: float | None) -> Any:
+        entries: list[Any] = []
+        seen: set[str] = set()
+        cursor: str | None = None
+        while True:
+            page = await self._page(what, cursor, timeout)
+            entries += getattr(page, what.attribute)
+            cursor = page.next_cursor
+            if cursor is None:
+                return entries
+            if cursor in seen or len(seen) >= MAX_PAGES:
+                raise RemoteProtocolError(f"{what.method}: the pages of the server do not end")
+            seen.add(cursor)
+
+    async def _page(self, what: _List, cursor: str | None, timeout: float | None) -> Any:
+        body = b"" if cursor is None else b'"cursor":' + encode(cursor)
+        return await self._request(what.method, body, self._decoder_of(what), timeout)
+
+    def _decoder_of(self, what: _List) -> Callable[[bytes], Any]:
+        if self._page_decoders is None:
+            self._page_decoders = {}
+        found = self._page_decoders.get(what.method)
+        if found is None:
+            found = list_decoder(
+                what.page, what.member, what.entry, modern=self._modern, skipped=self._log.warning
+            )
+            self._page_decoders[what.method] = found
+        return found
+
+    def _learn(self, tools: list[Tool], *, whole: bool) -> list[Tool]:
+        """Remembers what calls need of the tools; gives those that can be used."""
+        return tools if self._headers is None else self._headers.learn(tools, whole=whole)
+
+    async def _refresh_tools(self) -> None:
+        await self.list_tools()
