@@ -177,22 +177,21 @@ def test_vn07_only_what_the_server_offers_is_asked_for(run, revision):
     async def main():
         tools = {"tools": []}
         bare = {**MODERN, "capabilities": {}} if revision == R5 else error(-32601)
-        async with Script(discover=bare, initialize=handshake(), tools_list=tools) as peer:
-            async with connect(peer.target) as client:
-                count = len(peer.seen)
-                for call in (
-                    client.list_prompts(),
-                    client.list_resources(),
-                    client.list_resource_templates_page(),
-                    client.read_resource("x://a"),
-                    client.get_prompt("p"),
-                    client.complete("p", "a", "b"),
-                    client.subscribe("x://a"),
-                ):
-                    with pytest.raises(NotOffered, match="does not offer"):
-                        await call
-                assert len(peer.seen) == count
-                assert await client.list_tools() == []
+        peer = Script(discover=bare, initialize=handshake(), tools_list=tools)
+        async with peer, connect(peer.target) as client:
+            for call in (
+                client.list_prompts(),
+                client.list_resources(),
+                client.list_resource_templates_page(),
+                client.read_resource("x://a"),
+                client.get_prompt("p"),
+                client.complete("p", "a", "b"),
+                client.subscribe("x://a"),
+            ):
+                with pytest.raises(NotOffered, match="does not offer"):
+                    await call
+            assert await client.list_tools() == []
+            assert not [m for m in peer.methods if m.split("/")[0] in ("prompts", "resources", "completion")]
 
     run(main)
 
