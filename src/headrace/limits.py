@@ -95,6 +95,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """HTTP connections of one client. Beyond: calls wait for a free one."""
     max_waiting_answers: int = 1_024
     """Answers of a client to its server that wait for an HTTP connection. Beyond: dropped."""
+    reconnect_delay: float = 1.0
+    """First pause of a client before it reopens an event stream when the server names none (HO-23). Doubled by each
+    failure, up to 30 times this, and up to a quarter longer at random."""
     max_reconnects: int = 8
     """Failures in a row to reopen an event stream, as a client. Beyond: the call whose answer it carries fails;
     the server's own stream waits until a call gets through (HO-24)."""

@@ -81,6 +81,7 @@ class Recovery:
         channel = self._channel
         # Requests of the old session end here: their answers would mean something else in the new one.
         channel.mux.cancel_all("the session ended")
+        lost = channel.http.session_id
         try:
             try:
                 async with asyncio.timeout(limit):
@@ -90,8 +91,10 @@ class Recovery:
                 if isinstance(exc, HeadraceError):
                     raise
                 raise RequestTimeout(f"no new session within {limit:g} s, while {phase.name}") from None
-        except HeadraceError as exc:
-            self._hold_off(exc)
+        except BaseException as exc:
+            channel.http.session_id = lost  # so that the next call is answered 404 and leads here again
+            if isinstance(exc, HeadraceError):
+                self._hold_off(exc)
             raise
         else:
             self.epoch += 1

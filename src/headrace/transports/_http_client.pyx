@@ -7,7 +7,7 @@ pool in _http_conn.pyx.
 
 from cpython.bytes cimport PyBytes_GET_SIZE
 
-from headrace.errors import ConnectionClosed, HeadraceError, HttpStatusError, RemoteProtocolError
+from headrace.errors import ConnectionClosed, HeadraceError, HttpStatusError, OverloadedError, RemoteProtocolError
 
 from headrace.mux._mux cimport Exchange, PendingCall, Sink
 from headrace.transports._http_conn cimport BODY_DISCARD, BODY_DROP, BODY_EVENTS, BODY_EXCERPT
@@ -276,6 +276,9 @@ cdef class HttpChannel(ChannelState):
             self.out.clear()
         if len(self.pool.waiting) < self.pool.limits.max_waiting_answers:
             self.submit_post(body, None)
+        else:
+            self.post_failed("an answer", OverloadedError(
+                "too many answers wait for a connection (limit max_waiting_answers)"))
         return 0
 
     def submit_post(self, bytes body, future):

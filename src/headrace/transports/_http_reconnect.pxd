@@ -8,6 +8,7 @@ cdef class Reconnect:
     cdef object timer
     cdef double due                      # time.monotonic() before which nothing is sent
     cdef double retry                    # seconds, as the server asked, or -1
+    cdef double first                    # Limits.reconnect_delay
     cdef double most                     # Limits.max_reconnect_wait
     cdef double since                    # when the stream was opened, 0: it is not
     cdef int limit                       # Limits.max_reconnects

@@ -1,7 +1,7 @@
 """When an event stream that ended is asked for again, and from which event on (HO-21..HO-24, B40).
 
 Strategy: what the server asks for (``retry``, Retry-After) is a lower bound that is kept to the clock of
-the machine, not to the loop's, which may lag. Without it the first pause is 1 s. Failures in a row and
+the machine, not to the loop's, which may lag. Without it the pause is Limits.reconnect_delay. Failures in a row and
 streams that end at once without news make it longer, with a random part so that many clients do not come
 back together. A stream that was open and ends well or badly is the same thing.
 """
@@ -15,8 +15,7 @@ from headrace.wire._sse cimport SseFramer
 
 __all__ = ("Reconnect",)
 
-cdef double FIRST = 1.0        # seconds, doubled each time
-cdef double LAST = 30.0
+cdef double LAST = 30.0        # times the first pause
 cdef double FLOOR = 0.01       # of what a server asks for, doubled for each stream without news
 cdef double FLOOR_MOST = 1.0
 cdef double LASTING = 5.0      # a stream that was open for so long is no sign of a server that refuses
@@ -28,6 +27,7 @@ cdef class Reconnect:
     def __init__(self, runtime, limits):
         self.runtime = runtime
         self.retry = -1
+        self.first = limits.reconnect_delay
         self.most = limits.max_reconnect_wait
         self.limit = limits.max_reconnects
 
@@ -73,11 +73,11 @@ cdef class Reconnect:
                 floor = FLOOR_MOST
             delay = self.retry if self.retry > floor else floor
         else:
-            delay = FIRST
+            delay = self.first
             for i in range(steps if steps < 8 else 8):
                 delay *= 2
-            if delay > LAST:
-                delay = LAST
+            if delay > self.first * LAST:
+                delay = self.first * LAST
             if self.retry > delay:
                 delay = self.retry
             delay *= 1 + random() / 4
