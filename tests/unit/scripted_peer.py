@@ -51,6 +51,8 @@ class Script:
             while line := await reader.readline():
                 message = json.loads(line)
                 self.seen.append(message)
+                if isinstance(message, list):
+                    continue  # answers to an array
                 answer = self.answers.get(message.get("method", "").replace("/", "_").replace("server_", ""))
                 if callable(answer):
                     answer = answer(message, writer)

@@ -96,6 +96,7 @@ class Target:
 
 
 def _mux(session: ClientSession, limits: Limits) -> Mux:
+    session.max_batch = limits.max_batch
     return Mux(make_runtime(limits, session.log), session, limits)
 
 
