@@ -20,11 +20,14 @@ COMMANDS = {
     "serve": "headrace.cli.serve",
     "ls": "headrace.cli.ls",
     "call": "headrace.cli.call",
+    "read": "headrace.cli.read",
+    "prompt": "headrace.cli.prompt",
+    "listen": "headrace.cli.listen",
     "trace": "headrace.cli.trace",
 }
 """Name of a command: the module whose ``command`` it is."""
 
-_HELP = """Serve, list and call MCP (Model Context Protocol) tools.
+_HELP = """Serve, list, call and watch MCP (Model Context Protocol) servers.
 
 \b
   headrace serve weather.py                            host a server on stdio
@@ -33,6 +36,8 @@ _HELP = """Serve, list and call MCP (Model Context Protocol) tools.
   headrace ls -- headrace serve weather.py             the same of a command
   headrace call http://127.0.0.1:8000/mcp forecast city=Oslo days=3
   headrace call forecast city=Oslo -- headrace serve weather.py
+  headrace read docs://intro -- headrace serve docs.py
+  headrace prompt review language=python -- headrace serve prompts.py
   headrace trace -- headrace serve weather.py          every message of a session, both ways
 
 A server is a URL (http://, https://), unix:PATH, tcp:HOST:PORT, a command behind "--", or a name in

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-import difflib
 import json
-import mimetypes
-import os
 import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from headrace.cli.answers import answer_options, answers_of
 from headrace.cli.app import Failure, complain
 from headrace.cli.arguments import arguments_of, check_names, parse_pair
+from headrace.cli.content import check_folder, show_result
+from headrace.cli.nearest import nearest
 from headrace.cli.peers import connect_options, run_with
 
 if TYPE_CHECKING:
@@ -40,7 +38,8 @@ Arguments:
   --args JSON    all arguments as one object; pairs go over it
 
 Text goes to standard output, structured content as JSON when there is no text. A result that the tool
-marks as an error goes to stderr with exit status 1.
+marks as an error goes to stderr with exit status 1. A tool that asks back is answered at the terminal, or by
+--answer and --decline.
 """
 
 
@@ -49,6 +48,7 @@ marks as an error goes to stderr with exit status 1.
 @click.option("--args", "args_json", metavar="JSON", help="Arguments as a JSON object, or @FILE.")
 @click.option("--output", metavar="DIR", help="Save images, audio and binary resources in DIR.")
 @click.option("--progress/--no-progress", default=None, help="Show progress on stderr (default: on a terminal).")
+@answer_options
 @connect_options
 @click.pass_context
 def command(
@@ -74,8 +74,12 @@ def command(
     pairs = [parse_pair(text) for text in rest]
     base = _base(args_json)
     if output is not None:
-        _check_folder(output)
+        check_folder(output)
     shown = _Progress() if (sys.stderr.isatty() if progress is None else progress) else None
+
+    more = answers_of(options)
+
+    import msgspec
 
     from headrace.errors import RpcError
 
@@ -85,9 +89,9 @@ def command(
         arguments = arguments_of(pairs, base, schema)
         if schema is not None:
             check_names(tool, arguments, schema)
-        params = {"name": tool, "arguments": arguments}
         try:
-            return await client.request("tools/call", params, on_progress=shown)
+            result = await client.call_tool(tool, arguments, on_progress=shown, reset_timeout_on_progress=True)
+            return dict(msgspec.to_builtins(result))
         except RpcError as exc:
             if tools is None:
                 tools = await _tools(client, options["timeout"])
@@ -98,12 +102,12 @@ def command(
             if shown is not None:
                 shown.clear()
 
-    result = run_with(server, ctx.obj, options, body)
+    result = run_with(server, ctx.obj, options, body, **more)
     failed = result.get("isError") is True
     if as_json:
         print(json.dumps(result, indent=2, ensure_ascii=False))
     else:
-        _show(result, sys.stderr if failed else sys.stdout, output)
+        show_result(result, sys.stderr if failed else sys.stdout, output)
     if failed and ctx.obj is not None and not options["show_stderr"] and _is_internal(result):
         complain("run with --stderr to see the server's log")
     return 1 if failed else 0
@@ -120,8 +124,7 @@ async def _tools(client: Client, timeout: float | None) -> list[Tool] | None:
 
 
 def _unknown(tool: str, names: list[str]) -> str:
-    near = difflib.get_close_matches(tool, names, 1)
-    return f"unknown tool: {tool}{f'; did you mean {near[0]}?' if near else ''} (headrace ls lists them)"
+    return f"unknown tool: {tool}{nearest(tool, names)} (headrace ls lists them)"
 
 
 def _is_internal(result: dict[str, Any]) -> bool:
@@ -163,75 +166,3 @@ class _Progress:
         """Takes the line away before the result is shown."""
         if self._live and self._width:
             print(f"\r{' ' * self._width}\r", end="", file=sys.stderr, flush=True)
-
-
-def _show(result: dict[str, Any], out: Any, folder: str | None) -> None:
-    blocks = result.get("content")
-    lines = [_block(block, number, folder) for number, block in enumerate(blocks or (), 1) if isinstance(block, dict)]
-    has_text = any(isinstance(b, dict) and b.get("type") == "text" for b in blocks or ())
-    if "structuredContent" in result and not has_text:
-        lines.append(json.dumps(result["structuredContent"], indent=2, ensure_ascii=False))
-    if result.get("resultType") == "input_required":
-        raise Failure("the server asks for client input, which the command line does not offer")
-    for line in lines:
-        print(line, file=out)
-
-
-def _block(block: dict[str, Any], number: int, folder: str | None) -> str:
-    kind = block.get("type")
-    if kind == "text":
-        return str(block.get("text", ""))
-    if kind in ("image", "audio"):
-        return _binary(str(kind), block.get("data"), block.get("mimeType"), number, folder)
-    if kind == "resource":
-        resource = block.get("resource") or {}
-        if "text" in resource:
-            return str(resource["text"])
-        return _binary(
-            f"resource {resource.get('uri')}", resource.get("blob"), resource.get("mimeType"), number, folder
-        )
-    if kind == "resource_link":
-        return f"[link {block.get('uri')}: {block.get('name')}]"
-    return json.dumps(block, ensure_ascii=False)
-
-
-def _binary(what: str, data: Any, mime: Any, number: int, folder: str | None) -> str:
-    try:
-        raw = base64.b64decode(str(data or ""), validate=True)
-    except (binascii.Error, ValueError):
-        return f"[{what}, {mime}, not valid base64]"
-    if folder is None:
-        return f"[{what}, {mime}, {len(raw)} bytes; --output DIR saves it]"
-    # The name is ours: nothing of the server's text becomes part of a path.
-    stem = os.path.join(folder, f"{what.split()[0]}-{number}")
-    return _save(raw, stem, mimetypes.guess_extension(str(mime)) or ".bin")
-
-
-def _check_folder(folder: str) -> None:
-    """Makes the folder; raises Failure when nothing can be saved there, before the tool does its work."""
-    try:
-        os.makedirs(folder, exist_ok=True)
-    except FileExistsError:
-        raise Failure(f"--output {folder}: not a directory") from None
-    except OSError as exc:
-        raise Failure(f"--output {folder}: {exc.strerror}") from exc
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise Failure(f"--output {folder}: not writable")
-
-
-def _save(raw: bytes, stem: str, ending: str) -> str:
-    """Writes a new file and gives its path: what is there already stays, the new one gets a number more."""
-    path = stem + ending
-    for again in range(2, _MAX_FILES):
-        try:
-            with open(path, "xb") as file:
-                file.write(raw)
-            return path
-        except FileExistsError:
-            path = f"{stem}-{again}{ending}"
-        except OSError as exc:
-            raise Failure(f"{path}: {exc.strerror}") from exc
-    raise Failure(f"{stem}{ending}: there are too many files of that name")
-
-
-_MAX_FILES = 10_000
