@@ -89,7 +89,6 @@ class Server(Registration):
         self._features: list[Feature] = [CoreFeature(extensions), self.hub, self.tools]
         self._known_capabilities: dict[str, dict[str, Any]] = {}
         self.tables = Tables(Features(self.info, instructions, self.capabilities, self._handlers))
-        self.tools.on_change = self._tools_changed
         self.offers = frozenset(offers)
         if unknown := self.offers - _OFFERS:
             raise UsageError(f"offers: there is no feature {min(unknown)!r}; there are {', '.join(sorted(_OFFERS))}")
@@ -180,9 +179,6 @@ class Server(Registration):
         """A connection or session is gone."""
         self.sessions.discard(session)
         self.hub.session_ended(session)
-
-    def _tools_changed(self) -> None:
-        self.hub.changed("tools")
 
     # --- hosting ------------------------------------------------------------------------------------
 

@@ -6,7 +6,8 @@ is served can never differ.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import threading
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -15,8 +16,8 @@ from headrace.errors import UsageError
 from headrace.mux import Handler
 
 __all__ = (
-    "PRIVATE_NOW", "CacheHint", "CoreFeature", "Feature", "check_extensions", "merge_capabilities",
-    "merge_methods",
+    "PRIVATE_NOW", "CacheHint", "CoreFeature", "Feature", "Registry", "check_extensions",
+    "merge_capabilities", "merge_methods",
 )  # fmt: skip
 
 
@@ -54,6 +55,31 @@ class CacheHint(msgspec.Struct, frozen=True):
     def fields(self) -> dict[str, Any]:
         """The same as members of a dict."""
         return {"ttlMs": round(self.ttl * 1000), "cacheScope": self.scope}
+
+
+class Registry:
+    """Base of the features that things are registered on, from any thread and at any time.
+
+    ``on_change(kind)`` is called after each change, ``on_offer()`` when the first entry makes the feature one
+    that is offered; it stays so. ``lock`` guards compound changes.
+    """
+
+    kind: str
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.offered = False
+        self.on_change: Callable[[str], Any] | None = None
+        self.on_offer: Callable[[], Any] | None = None
+
+    def changed(self) -> None:
+        """Tables and clients are told."""
+        if not self.offered:
+            self.offered = True
+            if self.on_offer is not None:
+                self.on_offer()
+        if self.on_change is not None:
+            self.on_change(self.kind)
 
 
 PRIVATE_NOW = CacheHint()
