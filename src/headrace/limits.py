@@ -126,6 +126,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Resources followed by one session or one listen. Beyond: -32602, or left out of the acknowledgement."""
     max_uri_bytes: int = 8 * _KIB
     """One resource URI of a request. Beyond: -32602."""
+    max_resource_bytes: int = 64 * _MIB
+    """One file read as a resource. Beyond: -32603."""
     notify_interval: float = 0.05
     """Shortest time between two rounds of change notifications. Changes in between are told together (B113)."""
 

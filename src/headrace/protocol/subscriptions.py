@@ -217,8 +217,9 @@ class Hub:
     # --- changes ------------------------------------------------------------------------------------
 
     def changed(self, kind: str) -> None:
-        """The list of ``"tools"``, ``"prompts"`` or ``"resources"`` is another now (SF-60). Any thread."""
-        if self._wake is not None:
+        """The list of ``"tools"``, ``"prompts"`` or ``"resources"`` is another now (SF-60); other kinds have no
+        notification. Any thread."""
+        if self._wake is not None and kind in KINDS:
             self._kinds[kind] = None
             self._alarm()
 

@@ -15,9 +15,12 @@ from headrace.mux import Handler, Mux, Runtime
 from headrace.protocol.session import ServerSession
 from headrace.protocol.subscriptions import Hub
 from headrace.protocol.tables import Features, Tables
-from headrace.server.features import CoreFeature, Feature, merge_capabilities, merge_methods
+from headrace.server.completion import CompletionRegistry
+from headrace.server.features import PRIVATE_NOW, CoreFeature, Feature, merge_capabilities, merge_methods
 from headrace.server.middleware import Layer, Middleware, wrap
+from headrace.server.prompts import PromptRegistry
 from headrace.server.registration import Registration
+from headrace.server.resources import ResourceRegistry
 from headrace.server.tools import ToolRegistry
 from headrace.transports.runtime import make_runtime
 from headrace.transports.workers import WorkerPool
@@ -29,8 +32,6 @@ if TYPE_CHECKING:
     from headrace.wire import Envelope
 
 __all__ = ("Server",)
-
-_OFFERS = frozenset(("tools", "resources", "prompts", "completions"))
 
 
 class Server(Registration):
@@ -86,12 +87,24 @@ class Server(Registration):
         self.hub = Hub(self)
         """Who is told of changes; see :class:`headrace.protocol.subscriptions.Hub`."""
         self.tools = ToolRegistry(self.info, self.limits.page_size)
-        self._features: list[Feature] = [CoreFeature(extensions), self.hub, self.tools]
+        self.resources = ResourceRegistry(self)
+        self.prompts = PromptRegistry(self)
+        self.completions = CompletionRegistry(self.prompts, self.resources)
+        registries = (self.tools, self.resources, self.prompts, self.completions)
+        if unknown := set(offers) - {registry.kind for registry in registries}:
+            known = ", ".join(registry.kind for registry in registries)
+            raise UsageError(f"offers: there is no feature {min(unknown)!r}; there are {known}")
+        self._features: list[Feature] = [CoreFeature(extensions), self.hub, *registries]
         self._known_capabilities: dict[str, dict[str, Any]] = {}
-        self.tables = Tables(Features(self.info, instructions, self.capabilities, self._handlers))
-        self.offers = frozenset(offers)
-        if unknown := self.offers - _OFFERS:
-            raise UsageError(f"offers: there is no feature {min(unknown)!r}; there are {', '.join(sorted(_OFFERS))}")
+        for registry in registries:
+            registry.offered = registry.kind in offers
+        self.discover_hint = PRIVATE_NOW
+        self.tables = Tables(
+            Features(self.info, instructions, self.capabilities, self._handlers, lambda: self.discover_hint.fields())
+        )
+        for registry in registries:
+            registry.on_offer = self.features_changed
+            registry.on_change = self.hub.changed
         self._runtime: Runtime | None = None
         self._workers: WorkerPool | None = None
         self._users = 0
@@ -108,7 +121,8 @@ class Server(Registration):
         if self._users:
             raise RuntimeError("the server is running")
         self.limits = limits
-        self.tools.set_page_size(limits.page_size)
+        for listing in self._listings():
+            listing.set_page_size(limits.page_size)
 
     def add_middleware(self, middleware: Middleware, *, methods: Iterable[str] | None = None) -> Middleware:
         """Runs ``async def middleware(call, next) -> dict | None`` around requests; usable as a decorator.

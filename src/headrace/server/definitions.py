@@ -1,8 +1,8 @@
-"""The ``Tool`` object of ``tools/list``, for every revision (SF-03, SF-07)."""
+"""The objects of the lists, for every revision: tools, resources, templates, prompts (SF-03, SF-07, SF-20, SF-76)."""
 
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -10,7 +10,7 @@ import msgspec
 from headrace.jsonrpc import R2, R3, R4, R5, REVISIONS
 from headrace.server.signature import ToolSignature
 
-__all__ = ("tool_definition", "warn_tool_name")
+__all__ = ("prompt_definition", "resource_definition", "tool_definition", "warn_tool_name")
 
 _log = logging.getLogger("headrace.server")
 _LEVEL = {revision: level for level, revision in enumerate(REVISIONS, start=1)}
@@ -64,3 +64,73 @@ def tool_definition(
     if meta and level >= _LEVEL[R3]:
         tool["_meta"] = meta
     return tool
+
+
+def resource_definition(
+    uri: str,
+    name: str,
+    revision: str,
+    *,
+    is_template: bool,
+    title: str | None = None,
+    description: str | None = None,
+    mime_type: str | None = None,
+    size: int | None = None,
+    annotations: Any = None,
+    icons: Sequence[Any] | None = None,
+    meta: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The ``Resource`` or ``ResourceTemplate`` object as ``revision`` knows it; ``size`` is in bytes."""
+    made: dict[str, Any] = {"uriTemplate" if is_template else "uri": uri, "name": name}
+    _describe(made, _LEVEL[revision], title=title, description=description, icons=icons, meta=meta)
+    if mime_type is not None:
+        made["mimeType"] = mime_type
+    if size is not None and not is_template:
+        made["size"] = size
+    if annotations is not None:
+        shown = dict(msgspec.to_builtins(annotations))
+        if _LEVEL[revision] < _LEVEL[R3]:
+            shown.pop("lastModified", None)
+        made["annotations"] = shown
+    return made
+
+
+def prompt_definition(
+    name: str,
+    revision: str,
+    arguments: Sequence[Mapping[str, Any]],
+    *,
+    title: str | None = None,
+    description: str | None = None,
+    icons: Sequence[Any] | None = None,
+    meta: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The ``Prompt`` object as ``revision`` knows it; ``arguments`` are ``PromptArgument`` objects."""
+    level = _LEVEL[revision]
+    made: dict[str, Any] = {"name": name}
+    _describe(made, level, title=title, description=description, icons=icons, meta=meta)
+    if arguments:
+        made["arguments"] = [
+            {key: value for key, value in argument.items() if key != "title" or level >= _LEVEL[R3]}
+            for argument in arguments
+        ]
+    return made
+
+
+def _describe(
+    made: dict[str, Any],
+    level: int,
+    *,
+    title: str | None,
+    description: str | None,
+    icons: Sequence[Any] | None,
+    meta: dict[str, Any] | None,
+) -> None:
+    if title is not None and level >= _LEVEL[R3]:
+        made["title"] = title
+    if description:
+        made["description"] = description
+    if icons and level >= _LEVEL[R4]:
+        made["icons"] = [msgspec.to_builtins(icon) for icon in icons]
+    if meta and level >= _LEVEL[R3]:
+        made["_meta"] = meta

@@ -13,11 +13,13 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from headrace.errors import UsageError
-from headrace.mux import Handler
+from headrace.jsonrpc import MODERN_REVISIONS, SERVER_INFO
+from headrace.mux import Handler, RawResult
+from headrace.server.results import encode_json
 
 __all__ = (
     "PRIVATE_NOW", "CacheHint", "CoreFeature", "Feature", "Registry", "check_extensions",
-    "merge_capabilities", "merge_methods",
+    "merge_capabilities", "merge_methods", "with_meta",
 )  # fmt: skip
 
 
@@ -105,6 +107,14 @@ class CoreFeature:
         if self.extensions:
             found["extensions"] = self.extensions
         return found
+
+
+def with_meta(body: bytes, meta: Mapping[str, Any], revision: str, info: Mapping[str, Any]) -> Any:
+    """The result object ``body`` with members for its ``_meta``, beside those of the protocol (VN-30)."""
+    if revision not in MODERN_REVISIONS:
+        return body[:-1] + (b"," if len(body) > 2 else b"") + b'"_meta":' + encode_json(dict(meta)) + b"}"
+    own = encode_json({**meta, SERVER_INFO: info})
+    return RawResult(body[:-1] + b',"resultType":"complete","_meta":' + own + b"}")
 
 
 def check_extensions(extensions: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:

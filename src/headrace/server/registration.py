@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from headrace.errors import UsageError
+from headrace.server.completion import CompletionRegistry, Reference, enum_values
+from headrace.server.features import CacheHint
+from headrace.server.prompts import PromptOptions, PromptRegistry
+from headrace.server.resources import ResourceOptions, ResourceRegistry
 from headrace.server.tools import ToolOptions, ToolRegistry
 
 if TYPE_CHECKING:
+    from headrace.protocol.subscriptions import Hub
+    from headrace.server.listing import Listing
     from headrace.server.schema import HeaderParameter
+    from headrace.server.signature import ToolSignature
 
 __all__ = ("Registration",)
 
@@ -21,6 +28,13 @@ class Registration:
     thread; clients are told (SF-60)."""
 
     tools: ToolRegistry
+    resources: ResourceRegistry
+    prompts: PromptRegistry
+    completions: CompletionRegistry
+    hub: Hub
+    discover_hint: CacheHint
+
+    # --- tools --------------------------------------------------------------------------------------
 
     @overload
     def tool(self, function: _F, /) -> _F: ...
@@ -64,12 +78,7 @@ class Registration:
 
     def add_tool(self, function: Callable[..., Any], **options: Any) -> None:
         """Registers ``function`` with the options of :meth:`tool`; also while the server runs (SF-60)."""
-        unknown = options.keys() - ToolOptions.__struct_fields__
-        if unknown:
-            raise UsageError(
-                f"unknown tool option {min(unknown)!r}; there are {', '.join(sorted(ToolOptions.__struct_fields__))}"
-            )
-        self.tools.add(function, ToolOptions(**options))
+        self.tools.add(function, _options(ToolOptions, "tool", options))
 
     def remove_tool(self, name: str) -> None:
         """Takes a tool away, also while the server runs. Raises KeyError for an unknown name."""
@@ -83,3 +92,226 @@ class Registration:
     def tools_with_headers(self) -> set[str]:
         """Names of the tools for which :meth:`header_parameters` is not empty; changes with them."""
         return self.tools.with_headers
+
+    # --- resources ----------------------------------------------------------------------------------
+
+    def resource(
+        self,
+        uri: str,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        mime_type: str | None = None,
+        size: int | None = None,
+        annotations: Any = None,
+        icons: Sequence[Any] | None = None,
+        meta: dict[str, Any] | None = None,
+        cache: CacheHint | None = None,
+        complete: Mapping[str, Any] | None = None,
+        inline: bool = False,
+        timeout: float | None = None,
+    ) -> Callable[[_F], _F]:
+        """Registers a function as the resource ``uri``, or, when it holds ``{...}``, as a template (RFC 6570).
+
+        The parameters are the variables of the template, converted to the types of their annotations. What
+        the function returns see :mod:`headrace.server.contents`; None says that there is no such resource.
+        ``async def`` runs on the loop, ``def`` in a worker thread, with ``inline=True`` on the loop itself.
+
+        ``name``, ``title``, ``description``, ``mime_type``, ``size`` (bytes), ``annotations``, ``icons`` and ``meta``
+        are what the list shows; ``mime_type`` and ``meta`` also stand on contents that say nothing else.
+        ``cache`` goes before the server's hint for reading (SF-51). ``complete`` maps variables to completers
+        (see :meth:`completion`). ``timeout`` is in seconds.
+
+        Raises :class:`headrace.errors.UsageError` for what cannot be served, with the cure.
+        """
+        options = {key: value for key, value in locals().items() if key not in ("self", "uri")}
+
+        def register(target: _F) -> _F:
+            self.add_resource(uri, target, **options)
+            return target
+
+        return register
+
+    def add_resource(self, uri: str, content: Any, **options: Any) -> None:
+        """Registers a function, or a constant: text, bytes, the path of a file, a JSON value; for a template with
+        one variable also the path of a directory, out of which nothing leads (SF-24). Options as
+        :meth:`resource`; also while the server runs (SF-60)."""
+        made = _options(ResourceOptions, "resource", options)
+        self.resources.add(uri, content, made)
+        self._complete(Reference("resource", uri), self.resources.signature_of(uri), made.complete)
+
+    def remove_resource(self, uri: str) -> None:
+        """Takes a resource or a template away. Raises KeyError for one that is not there."""
+        self.resources.remove(uri)
+        self.completions.remove(Reference("resource", uri))
+
+    def notify_resource_updated(self, uri: str) -> None:
+        """Tells those that follow ``uri`` that it has new content (SF-23, SF-70); from any thread. Updates in quick
+        succession are one notification."""
+        self.hub.updated(uri)
+
+    # --- prompts ------------------------------------------------------------------------------------
+
+    @overload
+    def prompt(self, function: _F, /) -> _F: ...
+    @overload
+    def prompt(
+        self,
+        *,
+        name: str | None = ...,
+        title: str | None = ...,
+        description: str | None = ...,
+        icons: Sequence[Any] | None = ...,
+        meta: dict[str, Any] | None = ...,
+        complete: Mapping[str, Any] | None = ...,
+        inline: bool = ...,
+        timeout: float | None = ...,
+    ) -> Callable[[_F], _F]: ...
+    def prompt(self, *function: Callable[..., Any], **options: Any) -> Any:
+        """Registers a function as a prompt; usable bare or with options.
+
+        The parameters are the arguments: strings on the wire, converted to the annotated types; those
+        without default are required. The function returns a string, a content block, a
+        ``PromptMessage`` (:func:`headrace.server.prompts.UserMessage`, ``AssistantMessage``), a list of
+        these, or a ``PromptResult``. ``complete`` maps arguments to completers (see :meth:`completion`).
+
+        Raises :class:`headrace.errors.UsageError` for what cannot be a prompt, with the cure.
+        """
+        if function:
+            self.add_prompt(*function, **options)
+            return function[0]
+
+        def register(target: _F) -> _F:
+            self.add_prompt(target, **options)
+            return target
+
+        return register
+
+    def add_prompt(self, function: Callable[..., Any], **options: Any) -> None:
+        """Registers ``function`` with the options of :meth:`prompt`; also while the server runs (SF-60)."""
+        made = _options(PromptOptions, "prompt", options)
+        entry = self.prompts.add(function, made)
+        self._complete(Reference("prompt", entry.name), entry.signature, made.complete)
+
+    def remove_prompt(self, name: str) -> None:
+        """Takes a prompt away. Raises KeyError for an unknown name."""
+        self.prompts.remove(name)
+        self.completions.remove(Reference("prompt", name))
+
+    # --- completion ---------------------------------------------------------------------------------
+
+    @overload
+    def completion(self, function: _F, /) -> _F: ...
+    @overload
+    def completion(
+        self,
+        *,
+        prompt: str | None = ...,
+        resource: str | None = ...,
+        argument: str | None = ...,
+        inline: bool = ...,
+        timeout: float | None = ...,
+    ) -> Callable[[_F], _F]: ...
+    def completion(self, *function: Callable[..., Any], **options: Any) -> Any:
+        """Registers a function that completes ``argument`` of ``prompt`` (its name) or of ``resource`` (a URI
+        template as it was registered); bare, all arguments that have no other completer.
+
+        Its parameters, by name: ``value`` (what was typed; also the first one of another name),
+        ``arguments`` (values of the others, which clients send since 2025-06-18), ``argument`` (its name),
+        ``ref`` (a :class:`headrace.server.completion.Reference`), and the context. It returns strings, or a
+        ``Completion``; of more than 100 the first 100 are sent, with the total (SF-31).
+        """
+        if function:
+            self.add_completion(*function, **options)
+            return function[0]
+
+        def register(target: _F) -> _F:
+            self.add_completion(target, **options)
+            return target
+
+        return register
+
+    def add_completion(
+        self,
+        completer: Any,
+        *,
+        prompt: str | None = None,
+        resource: str | None = None,
+        argument: str | None = None,
+        inline: bool = False,
+        timeout: float | None = None,
+    ) -> None:
+        """The same for a function or for a list of strings, of which those are offered that begin with what was
+        typed."""
+        self.completions.add(completer, _reference(prompt, resource), argument, inline=inline, timeout=timeout)
+
+    def remove_completion(
+        self, *, prompt: str | None = None, resource: str | None = None, argument: str | None = None
+    ) -> None:
+        """Takes the completer of one argument away, without ``argument`` all of the prompt or resource."""
+        self.completions.remove(_reference(prompt, resource), argument)
+
+    def _complete(
+        self, ref: Reference, signature: ToolSignature | None, completers: Mapping[str, Any] | None
+    ) -> None:
+        known = {parameter.name for parameter in signature.parameters} if signature is not None else set()
+        try:
+            for argument, completer in (completers or {}).items():
+                if argument not in known:
+                    raise UsageError(f"complete: {ref.kind} {ref.name!r} has no argument {argument!r}")
+                self.completions.add(completer, ref, argument)
+        except BaseException:
+            self.completions.remove(ref)
+            (self.prompts if ref.kind == "prompt" else self.resources).remove(ref.name)
+            raise
+        if signature is not None and not self.completions.offered and enum_values(signature):
+            self.completions.changed()
+
+    # --- caching ------------------------------------------------------------------------------------
+
+    def cache_hints(
+        self,
+        *,
+        discover: CacheHint | None = None,
+        tools: CacheHint | None = None,
+        resources: CacheHint | None = None,
+        templates: CacheHint | None = None,
+        prompts: CacheHint | None = None,
+        read: CacheHint | None = None,
+    ) -> None:
+        """How long clients of 2026-07-28 may keep ``server/discover``, each list, and what is read (SF-51).
+
+        What is not given stays as it is; at first everything is stale at once and private.
+        """
+        if discover is not None:
+            self.discover_hint = discover
+        for listing, hint in zip(self._listings(), (tools, resources, templates, prompts), strict=True):
+            if hint is not None:
+                listing.hint = hint
+        if read is not None:
+            self.resources.read_hint = read
+
+    def _listings(self) -> Iterator[Listing]:
+        yield self.tools.listing
+        yield self.resources.listing
+        yield self.resources.template_listing
+        yield self.prompts.listing
+
+
+_O = TypeVar("_O", ToolOptions, ResourceOptions, PromptOptions)
+
+
+def _options(kind: type[_O], what: str, options: dict[str, Any]) -> _O:
+    known = kind.__struct_fields__
+    if unknown := options.keys() - set(known):
+        raise UsageError(f"unknown {what} option {min(unknown)!r}; there are {', '.join(sorted(known))}")
+    return kind(**options)
+
+
+def _reference(prompt: str | None, resource: str | None) -> Reference | None:
+    if prompt is not None and resource is not None:
+        raise UsageError("completion: give prompt=... or resource=..., not both")
+    if prompt is not None:
+        return Reference("prompt", prompt)
+    return Reference("resource", resource) if resource is not None else None

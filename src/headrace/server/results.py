@@ -49,7 +49,7 @@ from headrace.server.output import Output
 from headrace.types import Message
 
 __all__ = ("CONTENT", "STRUCTURED", "TEXT", "OutputMismatch", "RenderedResult", "ResultRenderer",
-           "UnserializableResult", "encode_json", "error_result", "wire_result")  # fmt: skip
+           "UnserializableResult", "encode_block", "encode_json", "error_result", "wire_result")  # fmt: skip
 
 TEXT: Final = 0
 """``text`` is the one text block."""
@@ -350,7 +350,7 @@ def wire_result(rendered: RenderedResult, revision: str) -> bytes:
             return body[:-1] + b',"isError":true}' if rendered.is_error else body
         else:
             blocks = rendered.blocks or []
-            encoded = [_encode_block(block, level) for block in blocks]
+            encoded = [encode_block(block, level) for block in blocks]
             if structured is not None and not any(block_kind(block) == "text" for block in blocks):
                 encoded.append(_text_block(structured))  # SHOULD for objects, MUST for anything else
             parts = [b'{"content":[', b",".join(encoded), b"]"]
@@ -373,7 +373,9 @@ def _text_block(data: bytes) -> bytes:
     return b'{"type":"text","text":' + _plain_encode(data.decode()) + b"}"
 
 
-def _encode_block(block: Any, level: int) -> bytes:
+def encode_block(block: Any, level: int) -> bytes:
+    """A content block as JSON, for the revision of this ``level`` (1 is the oldest): what it does not know is
+    left out, or told as text (SF-07)."""
     kind = block_kind(block)
     if kind == "audio" and level < _L2:
         text = f"[{block.mime_type}, {len(block.data) * 3 // 4} bytes: this client cannot take audio]"

@@ -119,8 +119,11 @@ def inspect_tool(
     forbid_unknown: bool = False,
     input_schema: dict[str, Any] | None = None,
     output_schema: dict[str, Any] | None = None,
+    kind: str = "tool",
 ) -> ToolSignature:
     """Reads the signature of ``fn``: a function, method, ``functools.partial`` or callable object.
+
+    ``kind`` is what it becomes, for messages: ``"tool"``, ``"resource"``, ``"prompt"``, ``"completion"``.
 
     ``name`` and ``description`` go before the function's own. The parameter annotated with
     ``context_type`` (``Context | None`` and ``Annotated`` too) is left out of the arguments.
@@ -129,9 +132,9 @@ def inspect_tool(
 
     Raises UsageError with the tool, the parameter and the cure when something cannot be served.
     """
-    fn = _callable(fn)
+    fn = _callable(fn, kind)
     name = name or _name(fn)
-    where = f"tool {name!r}"
+    where = f"{kind} {name!r}"
     known = {context_type.__name__: context_type} if context_type is not None else {}
     try:
         signature = inspect.signature(fn)
@@ -196,15 +199,15 @@ def inspect_tool(
 # --- the callable --------------------------------------------------------------------------------
 
 
-def _callable(fn: Any) -> Callable[..., Any]:
+def _callable(fn: Any, kind: str) -> Callable[..., Any]:
     if isinstance(fn, staticmethod):
         fn = fn.__func__
     if isinstance(fn, classmethod):
-        raise UsageError("a classmethod is registered from its class: app.tool(Class.method)")
+        raise UsageError(f"a classmethod is registered from its class: app.add_{kind}(Class.method)")
     if not callable(fn):
-        raise UsageError(f"a tool is a function or another callable, not {type(fn).__name__}")
+        raise UsageError(f"a {kind} is a function or another callable, not {type(fn).__name__}")
     if isinstance(fn, type):
-        raise UsageError(f"a tool is a function, not the class {fn.__name__}")
+        raise UsageError(f"a {kind} is a function, not the class {fn.__name__}")
     return fn  # type: ignore[no-any-return]
 
 
@@ -236,7 +239,7 @@ def _is_async(fn: Any, where: str) -> bool:
         target = type(target).__call__
     if inspect.isasyncgenfunction(target) or inspect.isgeneratorfunction(target):
         raise UsageError(
-            f"{where}: a generator cannot be a tool: return a list, or report progress through the context"
+            f"{where} is a generator, which gives no one result: return a list, or report progress through the context"
         )
     return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(target)
 

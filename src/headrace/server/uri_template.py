@@ -291,7 +291,7 @@ def _check_one_reading(template: str, items: list[str | _Slot]) -> None:
         between = items[slots[0] + 1]
         why = f"{between!r} may be part of their values" if isinstance(between, str) else "nothing stands between them"
         raise UsageError(
-            f"URI template {template!r}: {{{one.names[0]}}} and {{{two.names[0]}}} cannot be told apart, because {why}: "
+            f"URI template {template!r}: {{{one.names[0]}}} and {{{two.names[0]}}} cannot be told apart, as {why}: "
             "separate them with a character such as / that values hold only encoded"
         )
 
