@@ -19,7 +19,8 @@ from headrace.client.arguments import encode
 from headrace.client.callbacks import Relay
 from headrace.client.results import check_complete, decode_any
 from headrace.client.watch import ACKNOWLEDGED, TASKS, UPDATED, covers
-from headrace.errors import ConnectionClosed, HeadraceError, HttpStatusError, NotOffered, RequestTimeout
+from headrace.errors import ConnectionClosed, HeadraceError, HttpStatusError, NotOffered, RequestTimeout, RpcError
+from headrace.jsonrpc import INTERNAL_ERROR
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -300,7 +301,7 @@ class Listen:
                 return
             if self._on_drop is not None:
                 self._on_drop(end)
-            await asyncio.sleep(min(FIRST_PAUSE * 2 ** (attempts - 1), LAST_PAUSE))
+            await asyncio.sleep(self._pause(attempts, end))
 
     def _again(self, end: HeadraceError | None) -> bool:
         """Whether to ask again after this end: not for what never worked, nor where nobody is there."""
@@ -308,7 +309,15 @@ class Listen:
             return False
         if end is None:
             return self._kept  # the server ended it: only callbacks that wait for changes ask again
+        if isinstance(end, RpcError):
+            return end.code == INTERNAL_ERROR or (end.http_status or 0) >= 500  # it starts, or is full
         return isinstance(end, ConnectionClosed | HttpStatusError | RequestTimeout)
+
+    def _pause(self, attempts: int, end: HeadraceError | None) -> float:
+        """Seconds before the next attempt: growing, and as long as the server asks for (B40)."""
+        pause = min(FIRST_PAUSE * 2 ** (attempts - 1), LAST_PAUSE)
+        asked: float | None = end.retry_after if isinstance(end, HttpStatusError) else None
+        return pause if asked is None else max(pause, min(asked, self._wire.limits.max_reconnect_wait))
 
     async def _once(self) -> None:
         """One request, from sending it to its end."""
@@ -334,7 +343,7 @@ class Listen:
             return
         self._over = True
         self._error = error
-        if self._kept and error is not None and not self._wire.mux.closed:
+        if self._kept and self._acks and error is not None and not self._wire.mux.closed:
             self._wire.watch.log.warning("changes of the server are no longer heard of: %s", error)
         if not self._acknowledged.done():
             self._acknowledged.set_exception(error or ConnectionClosed("the subscription ended"))
