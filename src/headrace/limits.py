@@ -77,6 +77,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     survives the connection (HO-22)."""
     max_waiting_notices: int = 256
     """Notifications of one session that wait for a stream to open; equal ones count once. Beyond: dropped."""
+    sealed_session_lifetime: float = 86_400.0
+    """A sealed session id (--sealed-sessions). Beyond: 404, and the client initialises anew."""
     request_timeout: float = 60.0
     """Default time limit of a client's call. Beyond: cancelled, RequestTimeout."""
     max_server_requests: int = 64

@@ -47,6 +47,12 @@ socket at Ctrl-C or SIGTERM, when requests in flight have been answered (--drain
 @click.option("--allow-origin", metavar="ORIGIN", multiple=True, help="Web origins that may call. Repeatable.")
 @click.option("--cors-origin", metavar="ORIGIN", multiple=True, help="Origins that get CORS headers. Repeatable.")
 @click.option("--json-only", is_flag=True, help="Never answer HTTP with an event stream.")
+@click.option(
+    "--sealed-sessions",
+    is_flag=True,
+    help="HTTP session ids carry their session, sealed under HEADRACE_SECRET: any process that has it serves them.",
+)
+@click.option("--stateless", is_flag=True, help="No HTTP sessions: every request stands for itself.")
 @click.option("--loop", type=click.Choice(["auto", "asyncio", "uvloop"]), default="auto", help="The event loop.")
 @click.option(
     "--log-level",
@@ -113,6 +119,8 @@ def _host(
                 allowed_origins=list(options["allow_origin"]) or None,
                 cors_origins=list(options["cors_origin"]) or None,
                 json_only=options["json_only"],
+                sealed_sessions=options["sealed_sessions"],
+                stateless=options["stateless"],
                 claimed=claimed,
                 on_ready=ready,
             )

@@ -172,6 +172,7 @@ def serve_batch(Mux mux not None, Envelope array not None, Sink sink not None, *
     batch.left = due
     batch.running = set()
     batch.persistent = sink.persistent
+    batch.principal = sink.principal
     batch.status = sink.status
     if due:
         batch.streams = sink.several(batch)

@@ -118,6 +118,7 @@ cdef class Sink:
     # Where the messages of one connection or of one HTTP exchange go.
     cdef readonly Outbuf out
     cdef public bint closed
+    cdef public object principal         # the authenticated peer, or None
     cdef readonly bint persistent        # requests over the limit may be parked
     cdef int status                      # HTTP status of the message being received, or 0
     cdef bint more                       # the answer being written is not the last one (see several)

@@ -162,6 +162,7 @@ class PendingCall:
 
 class Sink:
     closed: bool
+    principal: Any
     @property
     def out(self) -> Any: ...
     @property

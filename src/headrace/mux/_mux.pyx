@@ -207,6 +207,7 @@ cdef class Mux:
         cdef Exchange ex = Exchange.__new__(Exchange)
         ex.mux = self
         ex.sink = sink
+        ex.principal = sink.principal
         ex.revision = revision
         ex.handler = handler
         ex.id = PyBytes_FromStringAndSize(env.id.p, env.id.n)

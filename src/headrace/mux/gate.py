@@ -21,6 +21,9 @@ __all__ = ("Gate",)
 class Gate:
     """Defaults: answers bad input, knows no revision, drops what nobody asked for."""
 
+    no_channel = ""
+    """Why the other side cannot be sent requests of ours, whatever it can do; empty where it can."""
+
     answers_bad_input = True
     """Whether input that is no request is answered. A client never does (B07)."""
 

@@ -16,12 +16,19 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from headrace.errors import RpcError
-from headrace.jsonrpc import HANDSHAKE_REVISIONS, HEADER_MISMATCH, INVALID_REQUEST, MODERN_REVISIONS
-from headrace.mux import Gate
+from headrace.jsonrpc import (
+    HANDSHAKE_REVISIONS,
+    HEADER_MISMATCH,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    MODERN_REVISIONS,
+    R2,
+)
+from headrace.mux import Gate, serve_batch
 from headrace.protocol.session import check_modern_meta, unsupported_version
 
 if TYPE_CHECKING:
-    from headrace.mux import Exchange, Revision
+    from headrace.mux import Exchange, Mux, Revision
     from headrace.protocol.http_sessions import HttpSession, SessionStore
     from headrace.protocol.tables import Tables
     from headrace.wire import Envelope
@@ -70,6 +77,15 @@ def decode_header_value(value: bytes) -> str:
     return value.decode("ascii")
 
 
+class Passing:
+    """What an ``initialize`` opens where nothing is kept."""
+
+    detached = True
+
+    def opened(self, revision: Revision, client_info: dict[str, Any], capabilities: dict[str, Any]) -> None:
+        """Every later request says for itself what it is."""
+
+
 def _mismatch(message: str) -> RpcError:
     return RpcError(HEADER_MISMATCH, message, http_status=400)
 
@@ -78,14 +94,20 @@ class HttpDoor(Gate):
     """Gate of the mux that serves everything outside sessions.
 
     ``server`` offers ``tables``, ``log``, ``lifespan_state`` and ``header_parameters(name)``;
-    ``sessions`` is the store in which a handshake begins one.
+    ``sessions`` is the store in which a handshake begins one. ``stateless``: no session begins, and each
+    request of the handshake era is served by itself, under its version header (HO-35). ``mux`` is
+    set by the endpoint.
     """
 
-    log_level = "info"
+    log_level = None
     client_info = None
+    no_channel = "outside of sessions a server sends no requests"
 
-    def __init__(self, server: Any, sessions: SessionStore) -> None:
+    def __init__(self, server: Any, sessions: SessionStore, *, stateless: bool = False) -> None:
         self.server = server
+        self.stateless = stateless
+        self.mux: Mux | None = None
+        self.client_capabilities: dict[str, Any] = {}
         self.tables: Tables = server.tables
         self.sessions = sessions
 
@@ -94,9 +116,11 @@ class HttpDoor(Gate):
         self.is_ending = True
         self.server.hub.end(self)
 
-    def begin(self, exchange: Exchange) -> HttpSession:
+    def begin(self, exchange: Exchange) -> HttpSession | Passing:
         """The session that an ``initialize`` opens; the sink names it in the answer (HO-30)."""
-        session = self.sessions.begin()
+        if self.stateless:
+            return Passing()
+        session = self.sessions.begin(exchange.principal)
         exchange.sink.opened(session)  # type: ignore[attr-defined]
         return session
 
@@ -111,6 +135,9 @@ class HttpDoor(Gate):
             if header in _HANDSHAKES or (header is None and not modern_body):
                 if first:
                     return self.tables.handshake
+                if self.stateless:
+                    # HO-41, VN-63: without a header nothing is known.
+                    return self.tables.detached[R2 if header is None else header.decode("ascii")]
                 raise RpcError(
                     INVALID_REQUEST,
                     "no session: send the Mcp-Session-Id that initialize gave, or the headers and _meta of "
@@ -189,6 +216,20 @@ class HttpDoor(Gate):
                 raise _mismatch(f"{title} cannot be read: {_reason(exc)}") from None
             if not _same(text, wanted):
                 raise _mismatch(f"{title} and the argument differ")
+
+    def unknown_method(self, revision: Revision, envelope: Envelope, sink: Any) -> RpcError | None:
+        """JR-32; only the modern era has a status for it."""
+        return RpcError(METHOD_NOT_FOUND, "unknown method", http_status=404 if revision.modern else 200)
+
+    def batch(self, envelope: Envelope, sink: Any) -> bool:
+        """Arrays of 2025-03-26 (JR-20): without a session that is what the header says, or its absence."""
+        if not self.stateless or self.mux is None:
+            return False
+        versions = [value for name, value in sink.fields() if name == _VERSION]
+        if versions not in ([], [b""], [R2.encode()]):
+            return False
+        serve_batch(self.mux, envelope, sink, most=self.server.limits.max_batch, mixed=False)
+        return True
 
     def bad_input(self, code: int, message: str, sink: Any) -> None:
         self.server.log.debug("refused: %s (%d)", message, code)

@@ -54,6 +54,9 @@ class SessionStore:
     ``retry_interval`` see :class:`StreamSettings`.
     """
 
+    sealed = False
+    """The ids carry the sessions: there is no GET stream, and every look-up goes through :meth:`find`."""
+
     def __init__(
         self,
         server: Any,
@@ -70,16 +73,22 @@ class SessionStore:
     def __len__(self) -> int:
         return len(self.by_id)
 
-    def begin(self) -> HttpSession:
-        """A new session. Raises the answer (503) when ``limits.max_sessions`` are open already."""
+    def begin(self, principal: Any = None) -> HttpSession:
+        """A new session, of ``principal`` alone (HO-34). Raises the answer (503) when ``limits.max_sessions`` are open already."""
         if len(self.by_id) >= self.server.limits.max_sessions:
             raise RpcError(INTERNAL_ERROR, "too many sessions are open", http_status=503)
         session = HttpSession(self.server, self)
+        session.principal = principal
         session.used = self.server.runtime.time()
         assert session.id is not None
         self.by_id[session.id.encode("ascii")] = session
         self.server.sessions.add(session)
         return session
+
+    def find(self, id: bytes, principal: Any = None) -> HttpSession | None:
+        """The session of an id, if it is one of ``principal`` (HO-34)."""
+        session = self.by_id.get(id)
+        return session if session is not None and session.principal == principal else None
 
     def end(self, session: HttpSession, reason: str = "the session ended") -> None:
         """Ends a session: requests in flight are cancelled, streams end, the id is unknown (HO-32)."""

@@ -73,6 +73,8 @@ class ServerSession(Gate):
     session id.
     """
 
+    detached = False
+    """Nothing of the session is kept between requests: what needs memory or a channel is not offered."""
     mixed_batches = True
     """An array may hold requests and responses; over HTTP it may not (JR-21)."""
 
@@ -85,7 +87,7 @@ class ServerSession(Gate):
         self.ready = False
         self.client_info: dict[str, Any] | None = None
         self.client_capabilities: dict[str, Any] = {}
-        self.log_level = "info"
+        self.log_level: str | None = "info"
         self.id: str | None = None
         self.principal: Any = None
         self.subscriptions: set[str] = set()

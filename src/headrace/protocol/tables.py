@@ -29,10 +29,12 @@ from headrace.mux import Exchange, FunctionHandler, Handler, Revision
 if TYPE_CHECKING:
     from headrace.protocol.session import ServerSession
 
-__all__ = ("SERVED_HANDSHAKES", "Features", "Tables", "implementation")
+__all__ = ("SERVED_HANDSHAKES", "Features", "Tables", "detached_capabilities", "implementation")
 
 SERVED_HANDSHAKES = (R4, R3, R2, R1)
 """Handshake revisions that ``initialize`` can agree on, newest first."""
+
+_NEED_A_SESSION = frozenset({b"logging/setLevel", b"resources/subscribe", b"resources/unsubscribe"})
 
 _encode = msgspec.json.Encoder().encode
 
@@ -59,6 +61,25 @@ def implementation(info: dict[str, Any], revision: str) -> dict[str, Any]:
     if revision >= R4:
         return info
     return {name: value for name, value in info.items() if name in members}
+
+
+def detached_capabilities(capabilities: dict[str, Any]) -> dict[str, Any]:
+    """What of ``capabilities`` holds where nothing is kept between two requests of a client (HO-35)."""
+    return {
+        name: {key: value for key, value in each.items() if key not in ("listChanged", "subscribe")}
+        if isinstance(each, dict)
+        else each
+        for name, each in capabilities.items()
+        if name != "logging"
+    }
+
+
+def _replace(revision: Revision, requests: dict[bytes, Handler]) -> None:
+    # Any thread may register: what stays is never missing in between.
+    for gone in revision.requests.keys() - requests.keys():
+        del revision.requests[gone]
+    revision.requests.update(requests)
+    revision.changed()
 
 
 class Features:
@@ -95,6 +116,8 @@ class Tables:
         self._modern_own = {b"server/discover": FunctionHandler(self._discover, urgent=True)}
         self._handshake_own = {b"ping": ping, b"logging/setLevel": FunctionHandler(self._set_level)}
         self.by_name = {name: Revision(name, modern=False) for name in SERVED_HANDSHAKES}
+        self.detached = {name: Revision(name, modern=False) for name in SERVED_HANDSHAKES}
+        """The same where nothing is kept between two requests of a client (HO-35)."""
         self.render()
         self.handshake = Revision(
             LATEST_HANDSHAKE,
@@ -112,11 +135,10 @@ class Tables:
             requests = {**self.features.handlers(revision.name), **own}
             for name, handler in requests.items():
                 handler.method = name.decode()
-            # Any thread may register: what stays is never missing in between.
-            for gone in revision.requests.keys() - requests.keys():
-                del revision.requests[gone]
-            revision.requests.update(requests)
-            revision.changed()
+            _replace(revision, requests)
+            if not revision.modern:
+                kept = {name: each for name, each in requests.items() if name not in _NEED_A_SESSION}
+                _replace(self.detached[revision.name], kept)
 
     def _discover(self, exchange: Exchange) -> bytes:
         body: dict[str, Any] = {
@@ -140,9 +162,10 @@ class Tables:
         revision = self.by_name.get(params.protocol_version) or self.by_name[SERVED_HANDSHAKES[0]]
         session: ServerSession = exchange.mux.gate.begin(exchange)
         session.opened(revision, params.client_info, params.capabilities)
+        capabilities = self.features.capabilities(revision.name)
         body: dict[str, Any] = {
             "protocolVersion": revision.name,
-            "capabilities": self.features.capabilities(revision.name),
+            "capabilities": detached_capabilities(capabilities) if session.detached else capabilities,
             "serverInfo": implementation(self.features.info, revision.name),
         }
         if self.features.instructions is not None:

@@ -266,6 +266,8 @@ class Server(Registration):
         allowed_origins: list[str] | None = None,
         cors_origins: list[str] | None = None,
         json_only: bool = False,
+        sealed_sessions: bool = False,
+        stateless: bool = False,
         on_ready: Callable[[list[str]], Any] | None = None,
     ) -> None:
         """Hosts the server until the task is cancelled, on stdio or where ``http``, ``unix`` or ``tcp`` say.
@@ -290,6 +292,8 @@ class Server(Registration):
         allowed_origins: list[str] | None = None,
         cors_origins: list[str] | None = None,
         json_only: bool = False,
+        sealed_sessions: bool = False,
+        stateless: bool = False,
         on_ready: Callable[[list[str]], Any] | None = None,
         loop: str = "auto",
     ) -> None:

@@ -35,6 +35,8 @@ async def serve(
     allowed_origins: list[str] | None = None,
     cors_origins: list[str] | None = None,
     json_only: bool = False,
+    sealed_sessions: bool = False,
+    stateless: bool = False,
     claimed: StdioClaim | None = None,
     on_ready: Callable[[list[str]], Any] | None = None,
 ) -> None:
@@ -43,7 +45,8 @@ async def serve(
     ``http`` and ``tcp`` are ``"HOST:PORT"``, a port (on the loopback address) or ``(host, port)``;
     ``unix`` is a socket path; ``stdio`` is the default when none of them is given. ``path`` is the
     HTTP endpoint; ``allowed_hosts``, ``allowed_origins`` and ``cors_origins`` see
-    :mod:`headrace.transports.guards`; ``json_only`` never answers with an event stream. ``claimed``
+    :mod:`headrace.transports.guards`; ``json_only`` never answers with an event stream;
+    ``sealed_sessions`` and ``stateless`` see :func:`headrace.transports.http_server.serve_http`. ``claimed``
     is a claim of standard input and output made earlier, before anything could print. ``on_ready``
     is called with the addresses once all of them accept connections.
 
@@ -70,6 +73,8 @@ async def serve(
                 allowed_origins=allowed_origins,
                 cors_origins=cors_origins,
                 json_only=json_only,
+                sealed_sessions=sealed_sessions,
+                stateless=stateless,
             )
             listeners.add(listener)
             addresses.append(listener.url)

@@ -25,6 +25,8 @@ cdef class RequestLink(Connection):
     cdef bint usual(self) noexcept
     cdef int check(self) except -1
     cdef int check_content(self) except -1
+    cdef object principal(self)
+    cdef object look_up(self)
     cdef object find_session(self)
     cdef int open_stream(self) except -1
     cdef int resume_stream(self, object session) except -1

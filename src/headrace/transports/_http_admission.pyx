@@ -16,7 +16,9 @@ from headrace.transports._http_endpoint cimport Connection, Endpoint, put_rpc_er
 from headrace.transports._http_exchange cimport HttpExchange
 from headrace.wire._cjson cimport HR_SCAN_LOOSE, hr_envelope, hr_envelope_scan
 from headrace.wire._chttp cimport *
-from headrace.wire._http1 cimport ACCEPT_JSON, ACCEPT_SSE, accept_bits, known_bytes, known_joined, put_response_head
+from headrace.wire._http1 cimport (
+    ACCEPT_JSON, ACCEPT_SSE, accept_bits, header_list, known_bytes, known_joined, put_response_head,
+)
 
 __all__ = ("RequestLink",)
 
@@ -33,6 +35,7 @@ cdef enum:
     B_VERSION = 1 << HR_H_MCP_PROTOCOL_VERSION
 
 cdef bytes ALLOW_MODERN = b"Allow: POST\r\n"
+cdef bytes ALLOW_SEALED = b"Allow: POST, DELETE\r\n"
 cdef bytes ALLOW_ALL = b"Allow: GET, POST, DELETE\r\n"
 
 
@@ -139,6 +142,22 @@ cdef class RequestLink(Connection):
 
     # --- sessions -----------------------------------------------------------------------------------
 
+    cdef object principal(self):
+        """Whose request it is."""
+        cdef Endpoint ep = self.endpoint
+        return None if ep.principal_of is None else ep.principal_of(header_list(&self.head))
+
+    cdef object look_up(self):
+        """The session that the request names and that belongs to its principal, or None (HO-34)."""
+        cdef Endpoint ep = self.endpoint
+        cdef bytes id
+        if self.head.duplicate & B_SESSION:
+            return None
+        id = known_bytes(&self.head, HR_H_MCP_SESSION_ID)
+        if ep.sealed or ep.principal_of is not None:
+            return ep.sessions.find(id, self.principal())
+        return ep.by_id.get(id)
+
     cdef object find_session(self):
         """The session that a GET or DELETE names, or None: then it is answered (HN-01, HO-31, HO-32)."""
         cdef Endpoint ep = self.endpoint
@@ -147,15 +166,16 @@ cdef class RequestLink(Connection):
         if version == ep.modern:
             self.refuse(405, "this revision knows only POST", ALLOW_MODERN)
             return None
+        if ep.stateless:
+            self.refuse(405, "this server keeps no sessions: only POST is allowed", ALLOW_MODERN)
+            return None
         if not h.seen & B_SESSION:
             if version is None:
                 self.refuse(405, "without a session only POST is allowed", ALLOW_MODERN)
             else:
                 self.refuse(400, "Mcp-Session-Id is missing: send the one that initialize gave")
             return None
-        session = None
-        if not h.duplicate & B_SESSION:
-            session = ep.by_id.get(known_bytes(h, HR_H_MCP_SESSION_ID))
+        session = self.look_up()
         if session is None:
             self.refuse(404, "unknown session: it has ended or never was")
         elif h.duplicate & B_VERSION or (version is not None and version != session.version):
@@ -171,6 +191,8 @@ cdef class RequestLink(Connection):
         cdef object session = self.find_session()
         if session is None:
             return 0
+        if self.endpoint.sealed:
+            return self.refuse(405, "this server has no event streams besides answers", ALLOW_SEALED)
         accept = known_joined(h, HR_H_ACCEPT, b"accept") if h.seen & B_ACCEPT else b""
         if not accept_bits(PyBytes_AS_STRING(accept), PyBytes_GET_SIZE(accept)) & ACCEPT_SSE:
             return self.refuse(406, "Accept must allow text/event-stream")
@@ -235,6 +257,8 @@ cdef class RequestLink(Connection):
         cdef hr_head *h = &self.head
         cdef bytes version
         cdef object session
+        if ep.principal_of is not None:
+            exchange.principal = self.principal()
         cdef bint named = h.seen & B_VERSION and h.known[HR_H_MCP_PROTOCOL_VERSION].n
         if named and not h.duplicate & B_VERSION and span_is(&h.known[HR_H_MCP_PROTOCOL_VERSION], ep.modern):
             exchange.version_ok = True
@@ -242,12 +266,12 @@ cdef class RequestLink(Connection):
         version = known_bytes(h, HR_H_MCP_PROTOCOL_VERSION) if named else None
         if version is not None and version not in ep.handshakes:
             return ep.mux
+        if ep.stateless:
+            return ep.mux
         if not h.seen & B_SESSION:
             exchange.bare = True
             return ep.mux
-        session = None
-        if not h.duplicate & B_SESSION:
-            session = ep.by_id.get(known_bytes(h, HR_H_MCP_SESSION_ID))
+        session = self.look_up()
         if session is None:
             self.refuse_message(p, n, 404, "unknown session: it has ended or never was")
             return None

@@ -25,6 +25,9 @@ cdef class Endpoint:
     cdef readonly Mux mux                # requests outside sessions
     cdef readonly bytes path
     cdef readonly bint json_only
+    cdef readonly bint sealed            # session ids carry their sessions: no GET, `by_id` is a cache
+    cdef readonly bint stateless         # there are no sessions (HO-35)
+    cdef readonly object principal_of    # (header fields) -> whose request it is; None: nobody is told apart
     cdef public bint closing             # answers carry Connection: close
     cdef public object on_empty          # called when the last link is gone while closing
     cdef readonly set links

@@ -57,10 +57,11 @@ cdef class Endpoint:
 
     `server` offers ``runtime``, ``tables``, ``limits``, ``log``, ``header_parameters(name)`` and
     ``tools_with_headers``; `door` is the gate of requests outside sessions, `sessions` the store of
-    the others, `guards` the Host and Origin checks, `path` the endpoint's path.
+    the others, `guards` the Host and Origin checks, `path` the endpoint's path. `principal_of` gets the
+    header fields of each request and says whose it is: sessions belong to one principal (HO-34).
     """
 
-    def __init__(self, server, *, door, sessions, guards, str path not None, bint json_only=False):
+    def __init__(self, server, *, door, sessions, guards, str path not None, bint json_only=False, principal_of=None):
         limits = server.limits
         self.server = server
         self.limits = limits
@@ -70,7 +71,10 @@ cdef class Endpoint:
         self.runtime = server.runtime
         self.path = path.rstrip("/").encode("ascii") or b"/"
         self.json_only = json_only
-        self.mux = Mux(self.runtime, door, limits, scoped=False)
+        self.sealed = sessions.sealed
+        self.stateless = door.stateless
+        self.principal_of = principal_of
+        door.mux = self.mux = Mux(self.runtime, door, limits, scoped=False)
         self.mux.modern = server.tables.modern
         self.links = set()
         self.head_limits = head_limits(limits)

@@ -90,6 +90,7 @@ cdef class HttpExchange(Sink):
         self.bare = False
         self.is_stream = False
         self.writing = False
+        self.principal = None
         self.since = link.endpoint.tick
         self.out = link.endpoint.nil
         return 0
@@ -289,6 +290,8 @@ cdef class HttpExchange(Sink):
         """A request of ours inside of a request of the client: on its own stream (HO-43)."""
         if self.session is None:
             raise LocalProtocolError("in this revision, and outside of sessions, a server sends no requests")
+        if self.session.no_channel:
+            raise LocalProtocolError(self.session.no_channel)
         if not self.accept & ACCEPT_SSE:
             raise LocalProtocolError(
                 "the client cannot be asked: this request is answered with one JSON object, not with an event stream")

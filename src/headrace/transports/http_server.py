@@ -170,6 +170,9 @@ async def serve_http(
     json_only: bool = False,
     event_store: bool | Callable[[str], EventStore] = True,
     retry_interval: float | None = None,
+    sealed_sessions: bool = False,
+    stateless: bool = False,
+    principal_of: Callable[[list[tuple[bytes, bytes]]], Any] | None = None,
     sock: socket.socket | None = None,
     reuse_port: bool = False,
     backlog: int = 1024,
@@ -191,8 +194,16 @@ async def serve_http(
     :param retry_interval: seconds that clients of 2025-11-25 wait before they resume; None leaves it to them.
     :param reuse_port: SO_REUSEPORT, for several processes on one port.
 
+    :param sealed_sessions: the id of a session carries it, sealed under ``HEADRACE_SECRET``: every process
+        with this secret serves it (:mod:`headrace.protocol.sealed_sessions`).
+    :param stateless: the handshake era without sessions: each POST stands for itself (HO-35).
+    :param principal_of: says whose a request is, by its header fields (names in lower case); a session is
+        served to the principal that began it and unknown to others (HO-34).
+
     Raises OSError when the address cannot be had, :class:`UsageError` for wrong arguments.
     """
+    if sealed_sessions and stateless:
+        raise UsageError("sealed_sessions and stateless exclude each other: a stateless server has no sessions")
     if sum(given is not None for given in (host, unix, sock)) != 1:
         raise UsageError("serve_http needs one of host, unix and sock")
     if not path.startswith("/") or not path.isascii() or any(c in path for c in " ?#"):
@@ -204,9 +215,22 @@ async def serve_http(
     guards = Guards(
         bind, allowed_hosts=allowed_hosts, allowed_origins=allowed_origins, cors_origins=cors_origins
     )
-    sessions = SessionStore(server, event_store=event_store, retry_interval=retry_interval)
-    door = HttpDoor(server, sessions)
-    endpoint = Endpoint(server, door=door, sessions=sessions, guards=guards, path=path, json_only=json_only)
+    if sealed_sessions:
+        from headrace.protocol.sealed_sessions import SealedSessions
+
+        sessions: SessionStore = SealedSessions(server)
+    else:
+        sessions = SessionStore(server, event_store=event_store, retry_interval=retry_interval)
+    door = HttpDoor(server, sessions, stateless=stateless)
+    endpoint = Endpoint(
+        server,
+        door=door,
+        sessions=sessions,
+        guards=guards,
+        path=path,
+        json_only=json_only,
+        principal_of=principal_of,
+    )
     listener = HttpListener(server, endpoint, path, ssl is not None)
     loop = asyncio.get_running_loop()
     if unix is not None:
