@@ -597,5 +597,4 @@ cdef class Mux:
         return {
             "inflight": len(self.inflight), "pending": len(self.pending), "parked": len(self.parked),
             "counted": self.in_flight, "parked_bytes": self.parked_bytes, "held": int(self.held is not None),
-            "starting": int(self.starting is not None), "waiting": int(self in self.runtime.waiting),
-        }
+            "starting": int(self.starting is not None), "waiting": int(self in self.runtime.waiting)}

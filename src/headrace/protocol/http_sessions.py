@@ -74,7 +74,8 @@ class SessionStore:
         return len(self.by_id)
 
     def begin(self, principal: Any = None) -> HttpSession:
-        """A new session, of ``principal`` alone (HO-34). Raises the answer (503) when ``limits.max_sessions`` are open already."""
+        """A new session, of ``principal`` alone (HO-34). Raises the answer (503) when ``limits.max_sessions``
+        are open already."""
         if len(self.by_id) >= self.server.limits.max_sessions:
             raise RpcError(INTERNAL_ERROR, "too many sessions are open", http_status=503)
         session = HttpSession(self.server, self)
