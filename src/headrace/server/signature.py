@@ -238,8 +238,9 @@ def _is_async(fn: Any, where: str) -> bool:
     if not inspect.isroutine(target):
         target = type(target).__call__
     if inspect.isasyncgenfunction(target) or inspect.isgeneratorfunction(target):
+        kind = where.partition(" ")[0]
         raise UsageError(
-            f"{where} is a generator, which gives no one result: return a list, or report progress through the context"
+            f"{where}: a generator cannot be a {kind}: return a list, or report progress through the context"
         )
     return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(target)
 
