@@ -323,7 +323,9 @@ cdef class HttpChannel(ChannelState):
         stream.notify_end = on_end
         stream.reconnect = Reconnect(self.mux.runtime, self.limits)
         self.streams.add(stream)
-        stream.again()
+        # On the connection at hand, so that it comes before the calls that follow; they find a new one.
+        if not self.pool.submit_away(stream):
+            stream.again()
         return stream
 
     # --- end ----------------------------------------------------------------------------------------

@@ -95,6 +95,7 @@ cdef class HttpPool:
     cdef HttpConn ready(self)
     cdef int submit(self, HttpRequest request) except -1
     cdef int submit_alone(self, HttpRequest request) except -1
+    cdef bint submit_away(self, HttpRequest request) except -1
     cdef int withdraw(self, HttpRequest request) except -1
     cdef HttpConn open_one(self, HttpRequest reserved, bint counted)
     cdef int release(self, HttpConn conn) except -1

@@ -64,6 +64,20 @@ cdef class HttpPool:
         self.open_one(request, False)
         return 0
 
+    cdef bint submit_away(self, HttpRequest request) except -1:
+        """Sends `request` now on an idle connection, which leaves the count and is replaced. False when there
+        is none."""
+        cdef HttpConn conn = self.ready()
+        if conn is None:
+            return False
+        if conn.counted:
+            conn.counted = False
+            self.open -= 1
+        conn.start(request)
+        if not self.closed and self.open + self.connecting < self.max_open and not self.idle:
+            self.open_one(None, True)
+        return True
+
     cdef int withdraw(self, HttpRequest request) except -1:
         """`request` is not to be sent any more."""
         request.dropped = True
