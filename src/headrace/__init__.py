@@ -16,12 +16,17 @@ if TYPE_CHECKING:
     from headrace.client import Client, connect
     from headrace.errors import (
         AuthenticationFailed,
+        CannotAsk,
+        ClientCapabilityMissing,
+        ClientRefused,
         ConnectFailed,
         ConnectionClosed,
+        Declined,
         HeadraceError,
         HttpStatusError,
         InputRefused,
         InputRequired,
+        InvalidAnswer,
         LocalProtocolError,
         NotOffered,
         OverloadedError,
@@ -35,16 +40,27 @@ if TYPE_CHECKING:
     from headrace.limits import Limits
     from headrace.protocol.context import Context
     from headrace.protocol.elicited import Elicited
+    from headrace.protocol.forms import titled
+    from headrace.protocol.input_needed import (
+        InputNeeded,
+        UrlElicitationRequired,
+        ask_elicit,
+        ask_elicit_url,
+        ask_roots,
+        ask_sample,
+    )
     from headrace.server.app import Server
     from headrace.server.content import Audio, Image, ToolResult
     from headrace.server.schema import Header
 
 __all__ = (
-    "Audio", "AuthenticationFailed", "Client", "ConnectFailed", "ConnectionClosed", "Context", "Elicited", "Header",
-    "HeadraceError", "HttpStatusError", "Image", "InputRefused", "InputRequired", "Limits", "LocalProtocolError",
-    "NotOffered", "OverloadedError", "RemoteProtocolError", "RequestTimeout", "ResourceNotFound", "RpcError",
-    "Server", "ToolError", "ToolResult", "UsageError", "__version__", "connect",
-    "errors",
+    "Audio", "AuthenticationFailed", "CannotAsk", "Client", "ClientCapabilityMissing", "ClientRefused",
+    "ConnectFailed", "ConnectionClosed", "Context", "Declined", "Elicited", "Header", "HeadraceError",
+    "HttpStatusError", "Image", "InputNeeded", "InputRefused", "InputRequired", "InvalidAnswer", "Limits",
+    "LocalProtocolError", "NotOffered", "OverloadedError", "RemoteProtocolError", "RequestTimeout",
+    "ResourceNotFound", "RpcError", "Server", "ToolError", "ToolResult", "UrlElicitationRequired",
+    "UsageError", "__version__", "ask_elicit", "ask_elicit_url", "ask_roots", "ask_sample", "connect",
+    "errors", "titled",
 )  # fmt: skip
 
 _HOMES = {
@@ -54,10 +70,17 @@ _HOMES = {
     "Elicited": "headrace.protocol.elicited",
     "Header": "headrace.server.schema",
     "Image": "headrace.server.content",
+    "InputNeeded": "headrace.protocol.input_needed",
     "Limits": "headrace.limits",
     "Server": "headrace.server.app",
     "ToolResult": "headrace.server.content",
+    "UrlElicitationRequired": "headrace.protocol.input_needed",
+    "ask_elicit": "headrace.protocol.input_needed",
+    "ask_elicit_url": "headrace.protocol.input_needed",
+    "ask_roots": "headrace.protocol.input_needed",
+    "ask_sample": "headrace.protocol.input_needed",
     "connect": "headrace.client",
+    "titled": "headrace.protocol.forms",
 }
 
 

@@ -24,6 +24,11 @@ cdef class Exchange:
             return self.id.decode()  # more digits than Python makes an int of
 
     @property
+    def method(self):
+        """The method of the request, where its handler was told; else None."""
+        return None if self.handler is None else self.handler.method
+
+    @property
     def progress_token(self):
         """The raw progress token, or None."""
         return self.token

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from headrace.jsonrpc import CLIENT_INFO, LOG_LEVEL, LOG_LEVELS
+from headrace.jsonrpc import CLIENT_INFO, LOG_LEVEL, LOG_LEVELS, R4
 
 if TYPE_CHECKING:
     from headrace.mux import Exchange
+    from headrace.protocol.input_needed import Answers
 
 __all__ = ("Context", "ThreadContext")
 
@@ -67,6 +68,11 @@ class Context:
         self._exchange = exchange
         self._meta: dict[str, Any] | None = None
         self._sends = 0
+        if exchange.resumed and exchange.revision.modern:
+            # What an earlier round left is checked before the handler does anything (MX-35).
+            from headrace.protocol.asking import asker_of
+
+            asker_of(exchange).load(exchange)
 
     def __repr__(self) -> str:
         return f"<Context of request {self.request_id!r}>"
@@ -156,6 +162,152 @@ class Context:
             raise ValueError(f"retry must be a number of seconds, not {retry!r}")
         return self._exchange.sink.close_stream(retry)
 
+    # --- questions to the client (docs/asking.md) --------------------------------------------------------
+
+    @property
+    def client_capabilities(self) -> dict[str, Any]:
+        """What the client declared that it can do, such as ``{"elicitation": {"form": {}}}``."""
+        from headrace.protocol.asking import client_capabilities
+
+        return client_capabilities(self._exchange)
+
+    def elicit(self, message: str, schema: Any = None, *, timeout: float | None = None) -> Any:
+        """Shows the client's user a form; gives :class:`headrace.Elicited` with the action and the content.
+
+        ``schema`` is a Struct, dataclass, TypedDict or pydantic model with text, number, boolean and choice
+        fields, whose instance ``content`` will be, or a JSON Schema; without it the user is only asked to
+        accept or decline. ``timeout`` is in seconds, ``limits.ask_timeout`` without it. Never ask for
+        secrets this way (CF-33).
+
+        Raises :class:`~headrace.errors.ClientCapabilityMissing` when the client takes no such question,
+        :class:`~headrace.errors.CannotAsk` when there is no way to it, UsageError for a schema that is no
+        form, :class:`~headrace.errors.InvalidAnswer`, :class:`~headrace.errors.ClientRefused` and
+        :class:`~headrace.errors.RequestTimeout` for what came of it. Clients of 2026-07-28 answer with a
+        retry, which runs the handler anew.
+        """
+        from headrace.protocol.questions import elicit
+
+        return self._ask(elicit(self._exchange, message, schema, timeout))
+
+    def elicit_url(
+        self, message: str, url: str, elicitation_id: str | None = None, *, timeout: float | None = None
+    ) -> Any:
+        """Asks the client's user to open ``url``; gives :class:`headrace.Elicited` (CF-32).
+
+        Accepting means consent to open it, not that anything was done there. ``elicitation_id`` goes to
+        clients of 2025-11-25, see :meth:`elicitation_complete`; one is made up when it is needed. The URL
+        must be absolute http(s), and hold neither credentials nor personal data. Raises as :meth:`elicit`.
+        """
+        from headrace.protocol.questions import elicit_url
+
+        return self._ask(elicit_url(self._exchange, message, url, elicitation_id, timeout))
+
+    def elicitation_complete(self, elicitation_id: str) -> Any:
+        """Tells a client of 2025-11-25 that what it was sent to a URL for is done; does nothing on other
+        revisions. May be called after the request, too, while its session lasts (CF-32)."""
+        exchange = self._exchange
+        if exchange.revision.name == R4:
+            self._complete(b"notifications/elicitation/complete", _encode({"elicitationId": elicitation_id}))
+        return self._sent()
+
+    def sample(
+        self,
+        messages: Any,
+        *,
+        max_tokens: int,
+        system: str | None = None,
+        temperature: float | None = None,
+        stop_sequences: Iterable[str] | None = None,
+        model_preferences: Any = None,
+        include_context: str | None = None,
+        metadata: dict[str, Any] | None = None,
+        tools: Iterable[Any] | None = None,
+        tool_choice: Any = None,
+        timeout: float | None = None,
+    ) -> Any:
+        """Lets the client's model continue ``messages``; gives a :class:`headrace.types.CreateMessageResult`.
+
+        ``messages`` is a text (of the user) or SamplingMessages, as Structs or dicts. ``tools`` are Tool
+        Structs or dicts, ``tool_choice`` ``"auto"``, ``"required"`` or ``"none"``; both need the client's
+        ``sampling.tools`` (CF-22). Raises as :meth:`elicit`; :class:`~headrace.errors.Declined` when the
+        user said no; UsageError for messages that break the rules of tool use.
+        """
+        from headrace.protocol.questions import sample
+
+        return self._ask(
+            sample(
+                self._exchange,
+                messages,
+                timeout,
+                max_tokens=max_tokens,
+                system=system,
+                temperature=temperature,
+                stop_sequences=stop_sequences,
+                model_preferences=model_preferences,
+                include_context=include_context,
+                metadata=metadata,
+                tools=tools,
+                tool_choice=tool_choice,
+            )
+        )
+
+    def list_roots(self, *, timeout: float | None = None) -> Any:
+        """The directories and files that the client works on, as a list of :class:`headrace.types.Root`.
+
+        Advisory: no access control (CF-10). Raises as :meth:`elicit`.
+        """
+        from headrace.protocol.questions import list_roots
+
+        return self._ask(list_roots(self._exchange, timeout))
+
+    def record(self, key: str, make: Callable[[], Any] | Awaitable[Any]) -> Any:
+        """Gives ``make()``, or what it gave in an earlier run of this request: for steps that must not happen
+        twice, or differ from run to run. ``make`` may be async, or an awaitable.
+
+        The value must have a JSON form, and is given as that JSON reads (a tuple is a list). It is kept
+        from when a question leaves; it travels through the client, sealed. LocalProtocolError when ``key``
+        is used twice in one run.
+        """
+        from headrace.protocol.asking import asker_of
+
+        return asker_of(self._exchange).record(self._exchange, key, make)
+
+    @property
+    def input_responses(self) -> Answers | None:
+        """Answers to the :class:`headrace.InputNeeded` that the last run ended with; None in the first run."""
+        from headrace.protocol.input_needed import Answers
+
+        found = self._asker().responses
+        return None if found is None else Answers(found)
+
+    @property
+    def request_state(self) -> Any:
+        """The ``state`` of the :class:`headrace.InputNeeded` that the last run ended with, or None."""
+        state = self._asker().own_state
+        return None if state is msgspec.UNSET else state
+
+    @property
+    def raw_request_state(self) -> str | None:
+        """The same where it was given as ``state_raw``: anybody may have written it (MX-35)."""
+        found: str | None = self._asker().raw_state
+        return found
+
+    def _asker(self) -> Any:
+        from headrace.protocol.asking import asker_of
+
+        asker = asker_of(self._exchange)
+        asker.load(self._exchange)
+        return asker
+
+    def _ask(self, question: Any) -> Any:
+        return question
+
+    def _complete(self, method: bytes, params: bytes) -> None:
+        if not self._exchange.open:
+            self._exchange.mux.gate.announce(method, params)
+        else:
+            self._exchange.notify(method, params)
+
     def _send(self, method: bytes, params: bytes) -> Any:
         return self._exchange.notify(method, params) or self._sent()
 
@@ -180,6 +332,20 @@ class ThreadContext(Context):
             raise ValueError(f"retry must be a number of seconds, not {retry!r}")
         self._exchange.mux.runtime.post(self._exchange.sink.close_stream, retry)
         return True
+
+    def _ask(self, question: Any) -> Any:
+        from headrace.protocol.questions import ask_from_thread
+
+        return ask_from_thread(self._exchange, question)
+
+    def record(self, key: str, make: Callable[[], Any] | Awaitable[Any]) -> Any:
+        """The same; ``make`` is a plain function and runs in this thread."""
+        asker = self._asker()
+        known = asker.memos.get(key)
+        return _decode(known) if known is not None else asker.keep(key, make())  # type: ignore[operator]
+
+    def _complete(self, method: bytes, params: bytes) -> None:
+        self._exchange.mux.runtime.post(super()._complete, method, params)
 
     def _send(self, method: bytes, params: bytes) -> Any:
         self._exchange.mux.runtime.post(self._exchange.notify, method, params)

@@ -53,6 +53,7 @@ class Invoker:
                 keywords[signature.context_parameter] = context
             else:
                 values.insert(signature.context_position, context)
+        finish = _results(finish)
         if self._inline:
             return finish(self._guarded(values, keywords))
         if not self._thread:
@@ -80,6 +81,17 @@ class Invoker:
                 raise RpcError(INTERNAL_ERROR, message) from None
         except ToolError as exc:
             raise RpcError(INTERNAL_ERROR, str(exc)) from exc
+
+
+def _results(finish: Finish) -> Finish:
+    """``finish`` for what is a result: a handler may also return the InputNeeded that it could raise."""
+
+    def finish_result(value: Any) -> Any:
+        if isinstance(value, BaseException):
+            raise value
+        return finish(value)
+
+    return finish_result
 
 
 def _same(value: Any) -> Any:

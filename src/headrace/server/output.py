@@ -11,7 +11,7 @@ import dataclasses
 import inspect
 import typing
 from collections.abc import Callable
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, Any, Union, get_args, get_origin
 
 import msgspec
 
@@ -83,7 +83,7 @@ def inspect_output(annotation: Any, schema: dict[str, Any] | None = None, *, whe
 
     ``where`` begins error messages. Raises UsageError when ``schema`` is not usable.
     """
-    tp = _structured(annotation)
+    tp = _structured(_without_exceptions(annotation))
     found: dict[str, Any] | None = None
     if tp is not None:
         tp = prepare(tp)
@@ -97,6 +97,15 @@ def inspect_output(annotation: Any, schema: dict[str, Any] | None = None, *, whe
     if not found or _is_text(found):
         return None
     return Output(found, tp)
+
+
+def _without_exceptions(annotation: Any) -> Any:
+    """``annotation`` without what is no result, such as the InputNeeded of a handler that asks first."""
+    members = alternatives(annotation)
+    kept = tuple(m for m in members if not (isinstance(m, type) and issubclass(m, BaseException)))
+    if len(kept) == len(members):
+        return annotation
+    return Union[kept] if kept else None  # noqa: UP007
 
 
 def _structured(annotation: Any) -> Any:

@@ -1,0 +1,24 @@
+"""URLs that a server sends its user to (CF-32, CF-33)."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from headrace.errors import UsageError
+
+__all__ = ("check_url",)
+
+
+def check_url(url: str) -> str:
+    """``url`` when a client may be asked to open it: absolute http(s), without credentials. Raises UsageError."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname
+        _ = parts.port
+    except (ValueError, AttributeError):
+        raise UsageError(f"not a valid URL: {url!r}") from None
+    if parts.scheme not in ("http", "https") or not host or any(c.isspace() or not c.isprintable() for c in url):
+        raise UsageError(f"a URL for elicitation must be absolute and start with https://, not {url!r}")
+    if parts.username is not None or parts.password is not None:
+        raise UsageError("a URL for elicitation must not carry credentials")
+    return url
