@@ -6,8 +6,9 @@ import asyncio
 import json
 from typing import Any
 
-from headrace.server.app import Server
 from server_pipe import Pipe
+
+from headrace.server.app import Server
 
 __all__ = ("ALL", "AskPipe", "accept", "meta", "text_of", "until")
 
