@@ -133,6 +133,17 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     notify_interval: float = 0.05
     """Shortest time between two rounds of change notifications. Changes in between are told together (B113)."""
 
+    max_tasks: int = 10_000
+    """Tasks that a server keeps, ended ones included (TK-05). Beyond: the call is refused (-32603, HTTP 503)."""
+    max_tasks_per_principal: int = 1_000
+    """Tasks kept of one caller; all callers without authentication count as one. Beyond: as max_tasks."""
+    max_task_ttl: float = 86_400.0
+    """Seconds from a task's creation until it is deleted, at most. A longer wish is cut."""
+    max_task_result_bytes: int = 16 * _MIB
+    """Result of one task. Beyond: the task fails."""
+    max_task_bytes: int = 1024 * _MIB
+    """Results of all tasks in one store. Beyond: the task that ends fails."""
+
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
             if not getattr(self, name) > 0:
