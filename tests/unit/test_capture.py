@@ -193,7 +193,7 @@ def test_a_detached_run_outlives_its_request_and_sends_through_its_outlet():
     runs = []
 
     def outer(ex):
-        run = capture(ex, handler, ex.params, detached=True, outlet=lambda method, params: said.append((method, params)))
+        run = capture(ex, handler, ex.params, detach=lambda run: run.detach(lambda *what: said.append(what)))
         runs.append(run)
         return {"accepted": True}
 

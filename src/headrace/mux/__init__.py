@@ -2,6 +2,7 @@
 
 from headrace.mux._mux import (
     Captured,
+    Diverted,
     Exchange,
     FrameSink,
     FunctionHandler,
@@ -20,6 +21,7 @@ from headrace.mux.gate import Gate
 
 __all__ = (
     "Captured",
+    "Diverted",
     "Exchange",
     "FrameSink",
     "FunctionHandler",

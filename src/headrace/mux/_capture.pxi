@@ -20,18 +20,20 @@ cdef class Captured(Exchange):
     cdef object outlet                   # (method, params) -> future or None, or None; when detached
     cdef bint stubborn                   # cancelled, and its handler still runs: it counts itself
     cdef bint own_token                  # progress goes through the outlet
+    cdef object watch                    # (done, total, message) of each progress once detached, or None
 
     @property
     def open(self):
         """True while an answer or a notification can still be taken."""
         return self.state == RUNNING and (self.detached or self.origin.open)
 
-    def detach(self, outlet=None, *, Sink sink=None, bint progress=False):
+    def detach(self, outlet=None, *, Sink sink=None, watch=None, bint progress=False):
         """Lets the run outlive its request: from now on what it sends goes to ``outlet(method, params)``,
-        or nowhere. `sink` takes the place of the request's own; with `progress` the request's progress
-        token stays in use through the outlet (MX-04)."""
+        or nowhere. `sink` takes the place of the request's own. ``watch(done, total, message)`` is told of
+        progress; with `progress` it also goes on under the request's token, through the outlet (MX-04)."""
         self.detached = True
         self.outlet = outlet
+        self.watch = watch
         self.own_token = progress
         if sink is not None:
             self.sink = sink
@@ -120,17 +122,44 @@ cdef class Captured(Exchange):
             return None
         if not self.detached:
             return self.origin.progress(done, total, message)
+        if self.watch is not None:
+            self.watch(done, total, message)
         return Exchange.progress(self, done, total, message) if self.own_token else None
 
 
-def capture(Exchange origin not None, Handler handler not None, bytes params, *, bint detached=False, outlet=None,
-            Sink sink=None):
+cdef class Diverted(Handler):
+    """A handler in front of another: ``choose(exchange)`` gives a coroutine whose result is the answer, or
+    None to let `handler` serve the request as if this one were not there; it may raise RpcError."""
+
+    cdef readonly Handler handler
+    cdef object choose
+
+    def __init__(self, Handler handler not None, choose):
+        self.handler = handler
+        self.choose = choose
+        self.urgent = handler.urgent
+        self.cancellable = handler.cancellable
+
+    cdef int start(self, Exchange ex, const hr_envelope *env) except -1:
+        ex.keep(env)
+        try:
+            coro = self.choose(ex)
+        except Exception as exc:
+            return ex.fail(exc)
+        if coro is not None:
+            return ex.run_coroutine(coro)
+        ex.handler = self.handler
+        return self.handler.start(ex, env)
+
+
+def capture(Exchange origin not None, Handler handler not None, bytes params, *, asker=None, detach=None):
     """Runs `handler` for `params` (a raw JSON object or None) on behalf of `origin`; its answer is captured.
 
-    What the handler sends goes out as a notification of `origin`; with `detached` it goes to `outlet`,
-    see :meth:`Captured.detach`. The handler's first step has run when this returns. Raises RpcError when
-    `params` is no JSON object within the bounds of the connection. Whoever awaits the future cancels the
-    returned run when it is cancelled itself: ``await run`` does that.
+    What the handler sends goes out as a notification of `origin`, unless it is detached; ``detach(run)`` is
+    called before the handler starts, for runs that are detached from the start. `asker` takes the handler's
+    questions to the client instead of the origin's own. The handler's first step has run when this returns.
+    Raises RpcError when `params` is no JSON object within the bounds of the connection. Whoever awaits the
+    future cancels the returned run when it is cancelled itself: ``await run`` does that.
     """
     cdef Captured run
     cdef hr_envelope env
@@ -153,8 +182,9 @@ def capture(Exchange origin not None, Handler handler not None, bytes params, *,
     run.principal = origin.principal
     run.origin = origin
     run.future = origin.mux.runtime.create_future()
-    if detached:
-        run.detach(outlet, sink=sink)
+    run.asker = origin.asker if asker is None else asker
+    if detach is not None:
+        detach(run)
     try:
         handler.start(run, &env)
     except Exception as exc:

@@ -8,8 +8,8 @@ from headrace.mux.gate import Gate
 from headrace.wire import Envelope
 
 __all__ = (
-    "Captured", "Exchange", "FrameSink", "FunctionHandler", "Handler", "Mux", "PendingCall", "RawResult", "Revision",
-    "Runtime", "Sink", "capture", "live_objects", "serve_batch",
+    "Captured", "Diverted", "Exchange", "FrameSink", "FunctionHandler", "Handler", "Mux", "PendingCall", "RawResult",
+    "Revision", "Runtime", "Sink", "capture", "live_objects", "serve_batch",
 )
 
 def live_objects() -> dict[str, int]: ...
@@ -129,18 +129,23 @@ class Captured(Exchange):
         outlet: Callable[[bytes, bytes | None], Any] | None = None,
         *,
         sink: Sink | None = None,
+        watch: Callable[[float, float | None, object], Any] | None = None,
         progress: bool = False,
     ) -> None: ...
     def __await__(self) -> Generator[Any, None, bytes | RpcError]: ...
+
+class Diverted(Handler):
+    @property
+    def handler(self) -> Handler: ...
+    def __init__(self, handler: Handler, choose: Callable[[Exchange], Any]) -> None: ...
 
 def capture(
     origin: Exchange,
     handler: Handler,
     params: bytes | None,
     *,
-    detached: bool = False,
-    outlet: Callable[[bytes, bytes | None], Any] | None = None,
-    sink: Sink | None = None,
+    asker: Any = None,
+    detach: Callable[[Captured], Any] | None = None,
 ) -> Captured: ...
 
 class PendingCall:

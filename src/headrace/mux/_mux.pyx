@@ -45,8 +45,8 @@ cdef extern from *:
     const int HR_DEBUG
 
 __all__ = (
-    "Captured", "Exchange", "FrameSink", "FunctionHandler", "Handler", "Mux", "PendingCall", "RawResult", "Revision",
-    "Runtime", "Sink", "capture", "live_objects", "serve_batch",
+    "Captured", "Diverted", "Exchange", "FrameSink", "FunctionHandler", "Handler", "Mux", "PendingCall", "RawResult",
+    "Revision", "Runtime", "Sink", "capture", "live_objects", "serve_batch",
 )
 
 cdef enum:
