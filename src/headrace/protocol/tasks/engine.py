@@ -1,0 +1,292 @@
+"""Runs tasks: makes them durable, keeps their states, brings questions and answers together.
+
+A task's handler runs as a captured exchange that is detached from its request. What is acknowledged is in
+the store first (TK-22). Tasks of other processes that share the store are served from it; what they must be
+told goes through its signals.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Coroutine
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from headrace.errors import RpcError
+from headrace.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
+from headrace.mux import capture
+from headrace.protocol.tasks.run import Run, cancelled_fields
+from headrace.protocol.tasks.states import FAILED, Task, detail, error_object, legacy_task, new_id, owner_key
+from headrace.protocol.tasks.store import Signal, TasksFull, TaskStore
+
+if TYPE_CHECKING:
+    from headrace.mux import Exchange, Handler
+
+__all__ = ("TaskEngine",)
+
+_SWEEP_EVERY = 15.0
+_SIGNALS_EVERY = 0.25
+_STOPPED = "the server was stopped before the task was done"
+_STATUS = b"notifications/tasks/status"
+_MAX_ID = 256
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+
+
+class TaskEngine:
+    """The tasks of one server. Works while the server runs; ``ttl`` (seconds, None: as long as the bounds
+    allow) and ``poll_interval`` (seconds) are what tasks get that say nothing else."""
+
+    def __init__(self, server: Any, store: TaskStore, ttl: float | None, poll_interval: float) -> None:
+        self.server = server
+        self.store = store
+        self.ttl = ttl
+        self.poll = max(1, round(poll_interval * 1000))
+        self.runs: dict[str, Run] = {}
+        self._owners: dict[str, str] = {}
+        self._jobs: set[asyncio.Task[Any]] = set()
+        self._listener: asyncio.Task[None] | None = None
+
+    # --- life ---------------------------------------------------------------------------------------
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Opens the store; in the end stops all tasks, which fail with a message that says so."""
+        await self.store.start(self.server.limits)
+        sweeper = asyncio.get_running_loop().create_task(self._sweep())
+        try:
+            yield
+        finally:
+            sweeper.cancel()
+            try:
+                await self._stop()
+            finally:
+                await self.store.stop()
+
+    async def _stop(self) -> None:
+        error = RpcError(INTERNAL_ERROR, _STOPPED)
+        fields = {"status": FAILED, "message": _STOPPED, "payload": error_object(error)}
+        for run in list(self.runs.values()):
+            self.background(run.finish(fields))
+        while self._jobs:
+            await asyncio.wait(self._jobs)
+        self._owners.clear()
+
+    def background(self, coro: Coroutine[Any, Any, Any]) -> None:
+        """Runs ``coro`` beside everything else; a failure of the store is logged."""
+        job = asyncio.get_running_loop().create_task(self._guarded(coro))
+        self._jobs.add(job)
+        job.add_done_callback(self._jobs.discard)
+
+    async def _guarded(self, coro: Coroutine[Any, Any, Any]) -> None:
+        try:
+            await coro
+        except Exception as exc:
+            self.server.log.error("a task's state could not be kept: %s", exc)
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(_SWEEP_EVERY)
+            await self._guarded(self.sweep())
+
+    async def sweep(self) -> None:
+        """Stops and deletes tasks whose time is over."""
+        now = time.time()
+        for run in list(self.runs.values()):
+            expires = run.task.expires
+            if expires is not None and expires <= now:
+                run.stop()
+        for task_id in await self.store.sweep():
+            self._owners.pop(task_id, None)
+        for task_id in list(self._owners):
+            if task_id not in self.runs and await self.store.get(task_id) is None:
+                self._owners.pop(task_id, None)
+
+    # --- making -------------------------------------------------------------------------------------
+
+    def new_run(self, exchange: Exchange, name: str, ttl: float | None) -> Run:
+        """A run that is no task yet. ``ttl`` (milliseconds) is what was asked for."""
+        longest = self.server.limits.max_task_ttl * 1000
+        if ttl is None:
+            ttl = longest if self.ttl is None else self.ttl * 1000
+        now = time.time()
+        task = Task(
+            id=new_id(),
+            owner=owner_key(exchange.principal),
+            name=name,
+            worker=self.store.worker,
+            created=now,
+            updated=now,
+            ttl=int(min(ttl, longest)),
+            poll=self.poll,
+        )
+        return Run(self, task, exchange)
+
+    async def begin(self, exchange: Exchange, handler: Handler, run: Run) -> Task:
+        """Makes the task durable, then starts its handler. Raises RpcError when there is no room."""
+        await self._keep(exchange, run)
+        if not exchange.open:
+            # Given up meanwhile: nobody would ever know its id.
+            await self.store.delete(run.task.id)
+            raise RpcError(INTERNAL_ERROR, "the request was given up")
+        self._adopt(run)
+        try:
+            captured = capture(exchange, handler, exchange.params, asker=run, detach=run.detach)
+        except BaseException:
+            self.forget(run)
+            self.background(self.store.delete(run.task.id))
+            raise
+        captured.future.add_done_callback(lambda future: self._ended(run, future))
+        return run.task
+
+    async def begin_after(self, exchange: Exchange, handler: Handler, run: Run, seconds: float) -> Any:
+        """Starts the handler and waits for it: its answer (bytes or RpcError) if it comes within ``seconds``,
+        else the task that it has become; a question makes it one at once."""
+        captured = capture(exchange, handler, exchange.params, asker=run)
+        run.captured = captured
+        try:
+            await asyncio.wait({captured.future, run.asked}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            if captured.future.done():
+                return await captured
+            try:
+                await self._keep(exchange, run)
+            except RpcError:
+                if run.questions:
+                    raise  # nobody could answer them
+                return await captured
+        except BaseException:
+            run.stop()
+            raise
+        self._adopt(run)
+        run.detach(captured)
+        captured.future.add_done_callback(lambda future: self._ended(run, future))
+        try:
+            await run.sync()
+        except BaseException:
+            self.background(run.finish(cancelled_fields()))
+            raise
+        return run.task
+
+    async def _keep(self, exchange: Exchange, run: Run) -> None:
+        """Creates the task in the store, and takes it back when the request is given up meanwhile."""
+        try:
+            await self.store.create(run.task)
+        except TasksFull as exc:
+            raise RpcError(INTERNAL_ERROR, str(exc), http_status=503) from None
+        except asyncio.CancelledError:
+            self.background(self.store.delete(run.task.id))
+            raise
+        except OSError as exc:
+            self.server.log.error("a task could not be kept: %s", exc)
+            raise RpcError(INTERNAL_ERROR, "the task could not be kept", http_status=503) from None
+
+    def _adopt(self, run: Run) -> None:
+        run.is_task = True
+        self.runs[run.task.id] = run
+        self._owners[run.task.id] = run.task.owner
+        if self.store.shared and self._listener is None:
+            self._listener = asyncio.get_running_loop().create_task(self._listen())
+            self._jobs.add(self._listener)
+            self._listener.add_done_callback(self._jobs.discard)
+
+    def _ended(self, run: Run, future: asyncio.Future[Any]) -> None:
+        """Done callback of the captured answer."""
+        if run.task.id not in self.runs:
+            return  # its final state is written already
+        if future.cancelled():
+            self.background(run.finish(cancelled_fields()))
+        else:
+            self.background(run.finish(run.outcome(future.result(), self.server.limits.max_task_result_bytes)))
+
+    def forget(self, run: Run) -> None:
+        """The run is over; its task may still be asked for."""
+        self.runs.pop(run.task.id, None)
+
+    def publish(self, run: Run) -> None:
+        """Tells whoever follows the task of its state (TK-27, TK-03)."""
+        task = run.task
+        self.server.hub.task(task.id, detail(task))
+        if run.session is not None:
+            run.session.announce(_STATUS, _encode(legacy_task(task)))
+
+    async def _listen(self) -> None:
+        """Carries what other processes have for the tasks of this one, as long as any runs."""
+        try:
+            while self.runs:
+                await asyncio.sleep(_SIGNALS_EVERY)
+                await self._guarded(self._take_signals())
+        finally:
+            self._listener = None
+
+    async def _take_signals(self) -> None:
+        for signal in await self.store.signals():
+            run = self.runs.get(signal.task_id)
+            if run is None:
+                continue
+            if signal.kind == "cancel":
+                self.background(run.finish(cancelled_fields()))
+            elif run.answer(signal.key, _decode(signal.body)):
+                self.background(run.sync())
+
+    # --- asking for them ----------------------------------------------------------------------------
+
+    async def find(self, exchange: Exchange, task_id: str) -> Task:
+        """A task of this caller. Raises -32602 for any other id (TK-05, TK-23, TK-31)."""
+        task = await self.store.get(task_id) if len(task_id) <= _MAX_ID else None
+        if task is None or task.owner != owner_key(exchange.principal):
+            raise RpcError(INVALID_PARAMS, "unknown task: there is none with this id, or its time is over")
+        return task
+
+    async def page(self, exchange: Exchange, after: int) -> tuple[list[Task], int | None]:
+        """Tasks of this caller behind a position, and the position of the next page."""
+        return await self.store.page(owner_key(exchange.principal), after, self.server.limits.page_size)
+
+    async def update(self, task: Task, responses: dict[str, Any]) -> None:
+        """Answers outstanding questions; other keys are ignored (TK-24)."""
+        run = self.runs.get(task.id)
+        if run is not None:
+            for key, value in responses.items():
+                run.answer(key, value)
+            await run.sync()
+        elif not task.terminal and self.store.shared:
+            for key, value in responses.items():
+                if key in task.inputs:
+                    await self.store.post(Signal(task.id, "input", key, _encode(value)))
+
+    async def cancel(self, task: Task) -> Task | None:
+        """Ends a task as cancelled; None when it has ended already (TK-25, TK-03)."""
+        run = self.runs.get(task.id)
+        if run is not None:
+            ended = await run.finish(cancelled_fields())
+            return ended if ended is not None and ended.payload is None else None
+        changed = await self.store.change(task.id, cancelled_fields())
+        if changed is not None and self.store.shared:
+            await self.store.post(Signal(task.id, "cancel", "", b""))
+        return changed
+
+    async def wait(self, task: Task) -> Task | None:
+        """The task in its final state, None when it was deleted meanwhile."""
+        run = self.runs.get(task.id)
+        if run is not None:
+            return await asyncio.shield(run.ended)
+        found: Task | None = task
+        while found is not None and not found.terminal:
+            await asyncio.sleep(self.poll / 1000)
+            found = await self.store.get(task.id)
+        return found
+
+    def followed(self, exchange: Exchange, task_ids: list[str]) -> list[str]:
+        """Those of the ids that this caller may follow on a listen; each is told its present state first."""
+        owner = owner_key(exchange.principal)
+        accepted = [task_id for task_id in task_ids if self._owners.get(task_id) == owner]
+        for task_id in accepted:
+            self.background(self._tell_present(task_id))
+        return accepted
+
+    async def _tell_present(self, task_id: str) -> None:
+        task = await self.store.get(task_id)
+        if task is not None:
+            self.server.hub.task(task_id, detail(task))
