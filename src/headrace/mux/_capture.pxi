@@ -116,6 +116,17 @@ cdef class Captured(Exchange):
             return self.origin.notify(method, params)
         return None if self.outlet is None else self.outlet(method, params)
 
+    cpdef bint tell(self, bytes method, bytes params) except? False:
+        """See :meth:`Exchange.tell`; True when the notification left, or went to the outlet."""
+        if self.state != RUNNING:
+            return False
+        if not self.detached:
+            return self.origin.tell(method, params)
+        if self.outlet is None:
+            return False
+        self.outlet(method, params)
+        return True
+
     def progress(self, double done, total=None, message=None):
         """Sends progress as the request that this run stands for; see :meth:`Exchange.progress`."""
         if self.state != RUNNING:
@@ -130,9 +141,6 @@ cdef class Captured(Exchange):
 cdef class Diverted(Handler):
     """A handler in front of another: ``choose(exchange)`` gives a coroutine whose result is the answer, or
     None to let `handler` serve the request as if this one were not there; it may raise RpcError."""
-
-    cdef readonly Handler handler
-    cdef object choose
 
     def __init__(self, Handler handler not None, choose):
         self.handler = handler

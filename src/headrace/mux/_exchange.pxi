@@ -278,7 +278,7 @@ cdef class Exchange:
             self.task.cancel()
         self.sink.abandoned(self)
 
-    cpdef bint tell(self, bytes method, bytes params=None) except? False:
+    cpdef bint tell(self, bytes method, bytes params) except? False:
         """Sends a notification that belongs to this request, before its answer (MX-05). False when it
         cannot be carried any more, or by this answer at all."""
         cdef Sink sink = self.sink

@@ -53,6 +53,11 @@ cdef class FunctionHandler(Handler):
     cdef int run(self, Exchange ex) except -1
 
 
+cdef class Diverted(Handler):
+    cdef readonly Handler handler
+    cdef object choose                   # (exchange) -> coroutine or None
+
+
 cdef class RawResult:
     cdef readonly bytes body             # a whole result object, sent as it is
 
@@ -80,7 +85,7 @@ cdef class Exchange:
     cdef readonly bint resumed           # params brings answers or state of an earlier round (MX-32)
     cdef object __weakref__
 
-    cpdef bint tell(self, bytes method, bytes params=*) except? False
+    cpdef bint tell(self, bytes method, bytes params) except? False
     cdef int keep(self, const hr_envelope *env) except -1
     cdef int run_coroutine(self, object coro) except -1
     cdef int run_future(self, object future) except -1

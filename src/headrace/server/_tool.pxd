@@ -33,6 +33,7 @@ cdef class NamedHandler(Handler):
     # A method whose params.name chooses the handler: tools/call.
     cdef readonly dict handlers          # name (bytes, UTF-8) -> Handler
     cdef object missing                  # (name: str) -> RpcError
+    cdef public object guard             # (exchange, name) -> RpcError or None, for params that hold "task"; or None
     cdef bytes last_name
     cdef Handler last_handler
 

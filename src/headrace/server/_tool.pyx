@@ -11,7 +11,7 @@ import msgspec
 from headrace.errors import RpcError, ToolError, UsageError
 from headrace.jsonrpc import INVALID_PARAMS, LOG_LEVELS, PARSE_ERROR
 
-from headrace.mux._mux cimport Exchange, Handler, RawResult
+from headrace.mux._mux cimport Diverted, Exchange, Handler, RawResult
 from headrace.wire._cjson cimport (
     HR_T_INT, HR_T_NONE, HR_T_NULL, HR_T_OBJECT, HR_T_STRING, hr_envelope, hr_token,
 )
@@ -71,11 +71,24 @@ cdef extern from *:
         }
         return 0;
     }
+
+    /* Whether [p, p + n) holds the m bytes at `what`. */
+    static int hr_find(const char *p, size_t n, const char *what, size_t m)
+    {
+        const char *e = p + n;
+        while ((size_t)(e - p) >= m && (p = memchr(p, what[0], (size_t)(e - p) - m + 1)) != NULL) {
+            if (memcmp(p, what, m) == 0)
+                return 1;
+            p++;
+        }
+        return 0;
+    }
     """
     enum:
         HR_MAX_VECTOR
     object hr_call_fields(object function, object args, object names, object context, Py_ssize_t at)
     bint hr_has_null(const char *p, Py_ssize_t n) noexcept
+    bint hr_find(const char *p, size_t n, const char *what, size_t m) noexcept
 
 cdef enum:
     MODE_INLINE = 0
@@ -384,7 +397,9 @@ cdef class NamedHandler(Handler):
     """A method whose ``params.name`` chooses the handler.
 
     `handlers` maps names (UTF-8 bytes) to handlers and is shared with the registry that fills it;
-    `missing(name)` makes the RpcError for a name that is not there (JR-35).
+    `missing(name)` makes the RpcError for a name that is not there (JR-35). `guard(exchange, name)`, where it
+    is set, sees requests whose params hold the text ``"task"`` before a handler that makes no tasks; it
+    gives the RpcError to answer with, or None.
     """
 
     def __init__(self, dict handlers not None, missing):
@@ -428,5 +443,12 @@ cdef class NamedHandler(Handler):
             return ex.fail(self.missing(token_str(&env.name)))
         if env.log_level.n and ex.revision.modern and token_str(&env.log_level) not in LEVELS:
             return ex.fail(RpcError(INVALID_PARAMS, "unknown log level"))  # SF-41
+        if self.guard is not None and type(handler) is not Diverted and hr_find(
+            env.params.p, env.params.n, b'"task"', 6
+        ):
+            ex.keep(env)
+            error = self.guard(ex, token_str(&env.name))
+            if error is not None:
+                return ex.fail(error)
         ex.handler = handler
         return handler.start(ex, env)

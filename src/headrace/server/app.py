@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     import ssl as ssl_module
 
     from headrace.protocol.seal import Sealer
+    from headrace.protocol.tasks.store import TaskStore
+    from headrace.server.tasks import TasksFeature
     from headrace.wire import Envelope
 
 __all__ = ("Server",)
@@ -105,6 +107,8 @@ class Server(Registration):
         for registry in registries:
             registry.on_offer = self.features_changed
             registry.on_change = self.hub.changed
+        self.tools.tasks = self._tasks_offered
+        self._tasks: TasksFeature | None = None
         self._runtime: Runtime | None = None
         self._workers: WorkerPool | None = None
         self._users = 0
@@ -137,6 +141,47 @@ class Server(Registration):
         self._layers.append(Layer(middleware, methods))
         self.tables.render()
         return middleware
+
+    def tasks(
+        self,
+        store: TaskStore | None = None,
+        *,
+        ttl: float | None = 3_600.0,
+        poll_interval: float = 1.0,
+        listing: bool = False,
+    ) -> None:
+        """Says how tasks are kept; without it the first tool with ``task=`` gives them a store in memory.
+
+        :param store: a :class:`~headrace.protocol.tasks.store.MemoryTaskStore` (the default) or
+            :class:`~headrace.protocol.tasks.sqlite_store.SqliteTaskStore`.
+        :param ttl: seconds that a task is kept from its creation when nothing else is said; None: as long
+            as ``limits.max_task_ttl`` allows.
+        :param poll_interval: seconds that clients should wait between two looks.
+        :param listing: offer ``tasks/list`` in 2025-11-25. Only where callers are authenticated or there is
+            one user: all callers without authentication see each other's tasks (TK-05).
+
+        Raises :class:`UsageError` after the first tool with ``task=``, or while the server runs.
+        """
+        if self._tasks is not None or self._users:
+            raise UsageError("tasks() comes before the first tool with task=, and before the server runs")
+        self._offer_tasks(store, ttl, poll_interval, listing)
+
+    def _offer_tasks(
+        self, store: TaskStore | None, ttl: float | None, poll_interval: float, listing: bool
+    ) -> TasksFeature:
+        from headrace.server.tasks import TasksFeature
+
+        self._tasks = TasksFeature(self, store, ttl=ttl, poll_interval=poll_interval, listing=listing)
+        self.tools.guard_tasks(self._tasks.refuse_wish)
+        self.add_feature(self._tasks)
+        return self._tasks
+
+    def _tasks_offered(self) -> TasksFeature:
+        if self._tasks is not None:
+            return self._tasks
+        if self._users:
+            raise UsageError("call tasks() before the server runs when tools with task= come later")
+        return self._offer_tasks(None, 3_600.0, 1.0, False)
 
     # --- what the protocol layer asks ----------------------------------------------------------------
 
@@ -230,6 +275,8 @@ class Server(Registration):
         try:
             if self._lifespan is not None:
                 self.lifespan_state = await self._exit_stack.enter_async_context(self._lifespan(self))
+            if self._tasks is not None:
+                await self._exit_stack.enter_async_context(self._tasks.running())
         except BaseException:
             self._stopped()
             raise

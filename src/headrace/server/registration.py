@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from headrace.errors import UsageError
 from headrace.server.completion import CompletionRegistry, Reference, enum_values
@@ -53,6 +53,9 @@ class Registration:
         forbid_unknown: bool = ...,
         input_schema: dict[str, Any] | None = ...,
         output_schema: dict[str, Any] | None = ...,
+        task: Literal["forbidden", "optional", "required"] = ...,
+        task_after: float | None = ...,
+        task_ttl: float | None = ...,
     ) -> Callable[[_F], _F]: ...
     def tool(self, *function: Callable[..., Any], **options: Any) -> Any:
         """Registers a function as a tool; usable bare or with options.
@@ -63,6 +66,11 @@ class Registration:
         ``icons`` and ``meta`` are what ``tools/list`` shows. ``forbid_unknown`` refuses arguments that
         the function does not have; ``input_schema`` and ``output_schema`` are advertised instead of
         those made from the annotations.
+
+        ``task`` says whether calls may become tasks (TK-01, TK-20): ``"optional"`` ones do for clients that
+        know tasks, ``"required"`` ones are refused for others. With ``task_after`` (seconds) a call of an
+        optional one is answered directly when it is done by then, in 2026-07-28. ``task_ttl`` (seconds) is
+        how long its tasks are kept from their creation. See :meth:`headrace.Server.tasks`.
 
         Raises :class:`headrace.errors.UsageError` for what cannot be a tool, with the cure.
         """

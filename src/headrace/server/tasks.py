@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
-from headrace.errors import RpcError, UsageError
+from headrace.errors import ConnectionClosed, RpcError, UsageError
 from headrace.jsonrpc import (
     CLIENT_CAPABILITIES,
     INTERNAL_ERROR,
@@ -26,7 +26,6 @@ from headrace.jsonrpc import (
     SERVER_INFO,
 )
 from headrace.mux import Diverted, Exchange, FunctionHandler, Handler, RawResult
-from headrace.protocol.asking import ask
 from headrace.protocol.tasks.engine import TaskEngine
 from headrace.protocol.tasks.states import (
     CANCELLED,
@@ -273,7 +272,7 @@ class TasksFeature:
         tasks, position = await self.engine.page(exchange, 0 if cursor is None else _position(cursor))
         body: dict[str, Any] = {"tasks": [legacy_task(task) for task in tasks]}
         if position is not None:
-            body["nextCursor"] = base64.urlsafe_b64encode(b"t%d" % position).decode()
+            body["nextCursor"] = _cursor(position)
         return body
 
     async def _legacy_result(self, exchange: Exchange) -> RawResult:
@@ -282,7 +281,9 @@ class TasksFeature:
         run = self.engine.runs.get(task.id)
         if run is not None:
             await self._carry(exchange, run)
-        ended = task if task.terminal else await self.engine.wait(task)
+            ended = run.ended.result()
+        else:
+            ended = task if task.terminal else await self.engine.wait(task)
         if ended is None:
             raise RpcError(INVALID_PARAMS, "unknown task: its time is over")
         if ended.status == COMPLETED:
@@ -307,7 +308,8 @@ class TasksFeature:
                         job = asyncio.get_running_loop().create_task(self._put(exchange, run, key, question))
                         carried.add(job)
                         job.add_done_callback(carried.discard)
-                await asyncio.wait({run.ended, run.asked}, return_when=asyncio.FIRST_COMPLETED)
+                news: set[asyncio.Future[Any]] = {run.ended, run.asked}
+                await asyncio.wait(news, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for job in carried:
                 job.cancel()
@@ -316,16 +318,25 @@ class TasksFeature:
         params = msgspec.json.decode(with_related(_encode(question.params or {}), run.task_id))
         try:
             answer: Any = await ask(exchange, question.method, params)
-        except RpcError as exc:
-            answer = exc
-        except (Exception, asyncio.CancelledError):
-            # This way is gone: the next tasks/result carries it.
+        except asyncio.CancelledError:
+            # This way is gone: another tasks/result carries it.
             question.sent = False
             if key in run.questions and not run.asked.done():
                 run.asked.set_result(None)
             raise
+        except ConnectionClosed:
+            question.sent = False
+            return
+        except Exception as exc:
+            answer = exc
         if run.answer(key, answer):
             await run.sync()
+
+
+async def ask(exchange: Exchange, method: str, params: Any) -> Any:
+    return await exchange.mux.call(
+        method, _encode(params), exchange.sink, decode=msgspec.json.Decoder(dict[str, Any]).decode
+    )
 
 
 def _position(cursor: str) -> int:
@@ -333,6 +344,10 @@ def _position(cursor: str) -> int:
         raw = base64.urlsafe_b64decode(cursor)
     except ValueError:
         raw = b""
-    if raw[:1] != b"t" or not raw[1:].isdigit() or len(raw) > 20:
+    if raw[:1] != b"t" or not raw[1:].isdigit() or len(raw) > 20 or _cursor(int(raw[1:])) != cursor:
         raise RpcError(INVALID_PARAMS, "unknown cursor; start again without one")
     return int(raw[1:])
+
+
+def _cursor(position: int) -> str:
+    return base64.urlsafe_b64encode(b"t%d" % position).decode()

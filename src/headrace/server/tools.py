@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
 from headrace.errors import RpcError, UsageError
-from headrace.jsonrpc import INVALID_PARAMS, SERVER_INFO
-from headrace.mux import Handler, RawResult
+from headrace.jsonrpc import INVALID_PARAMS, R4, SERVER_INFO
+from headrace.mux import Exchange, Handler, RawResult
 from headrace.protocol.context import Context, ThreadContext
 from headrace.server._tool import ASYNC, INLINE, THREAD, NamedHandler, ToolHandler
 from headrace.server.definitions import tool_definition, warn_tool_name
@@ -18,6 +18,9 @@ from headrace.server.listing import Listing
 from headrace.server.results import ResultRenderer
 from headrace.server.schema import HeaderParameter
 from headrace.server.signature import ToolSignature, inspect_tool
+
+if TYPE_CHECKING:
+    from headrace.server.tasks import TasksFeature
 
 __all__ = ("ToolEntry", "ToolOptions", "ToolRegistry")
 
@@ -36,6 +39,9 @@ class ToolOptions(msgspec.Struct, kw_only=True):
     forbid_unknown: bool = False
     input_schema: dict[str, Any] | None = None
     output_schema: dict[str, Any] | None = None
+    task: Literal["forbidden", "optional", "required"] = "forbidden"
+    task_after: float | None = None
+    task_ttl: float | None = None
 
 
 class ToolEntry(NamedTuple):
@@ -49,7 +55,13 @@ class ToolEntry(NamedTuple):
         """Its object in ``tools/list``."""
         o = self.options
         return tool_definition(
-            self.signature, revision, title=o.title, annotations=o.annotations, icons=o.icons, meta=o.meta
+            self.signature,
+            revision,
+            title=o.title,
+            annotations=o.annotations,
+            icons=o.icons,
+            execution={"taskSupport": o.task} if o.task != "forbidden" else None,
+            meta=o.meta,
         )
 
 
@@ -65,6 +77,9 @@ class ToolRegistry(Registry):
         self._handlers: dict[bytes, Handler] = {}
         self._named: dict[str, NamedHandler] = {}
         self.listing = Listing("tools/list", "tools", page_size)
+        self.tasks: Callable[[], TasksFeature] | None = None
+        """Gives the feature that runs tasks, and offers it from then on."""
+        self._guard: Callable[[Exchange, str], RpcError | None] | None = None
         self.with_headers: set[str] = set()
         """Names of tools that mirror parameters into HTTP headers (HN-20)."""
 
@@ -99,6 +114,7 @@ class ToolRegistry(Registry):
             raise UsageError(f"tool {name!r}: inline=True is for plain functions; async ones start inline anyway")
         if options.timeout is not None and not options.timeout > 0:
             raise UsageError(f"tool {name!r}: timeout must be a positive number of seconds")
+        divert = self._check_task(name, options)
         warn_tool_name(name)
         mode = ASYNC if signature.is_async else INLINE if options.inline else THREAD
         renderer = ResultRenderer(
@@ -134,9 +150,28 @@ class ToolRegistry(Registry):
             self._entries[name] = entry
             if signature.headers:
                 self.with_headers.add(name)
-            self._handlers[name.encode("utf-8", "surrogatepass")] = handler
+            self._handlers[name.encode("utf-8", "surrogatepass")] = handler if divert is None else divert(handler)
         self.changed()
         return entry
+
+    def _check_task(self, name: str, options: ToolOptions) -> Callable[[Handler], Handler] | None:
+        """What makes tasks of the tool's calls, None for a tool that runs as none."""
+        if options.task not in ("forbidden", "optional", "required"):
+            raise UsageError(f'tool {name!r}: task is "forbidden", "optional" or "required", not {options.task!r}')
+        for option in ("task_after", "task_ttl"):
+            value = getattr(options, option)
+            if value is not None and (options.task == "forbidden" or not value > 0):
+                raise UsageError(f'tool {name!r}: {option} is a positive number of seconds, beside task="optional"')
+        if options.task == "forbidden":
+            return None
+        if options.task_after is not None and options.task == "required":
+            raise UsageError(f'tool {name!r}: task_after is for task="optional": a required task begins at once')
+        from headrace.server.tasks import TaskPolicy
+
+        assert self.tasks is not None
+        feature = self.tasks()
+        policy = TaskPolicy(options.task, options.task_after, options.task_ttl)
+        return lambda handler: feature.divert(name, handler, policy)
 
     def remove(self, name: str) -> None:
         """Takes a tool away; calls that run go on. Raises KeyError for an unknown name."""
@@ -153,6 +188,12 @@ class ToolRegistry(Registry):
             named.changed()
         super().changed()
 
+    def guard_tasks(self, guard: Callable[[Exchange, str], RpcError | None]) -> None:
+        """Asks ``guard`` about 2025-11-25 calls of tools that run as no task but may be asked to (TK-01)."""
+        self._guard = guard
+        if R4 in self._named:
+            self._named[R4].guard = guard
+
     # --- methods ------------------------------------------------------------------------------------
 
     def methods(self, revision: str) -> dict[bytes, Handler]:
@@ -162,6 +203,8 @@ class ToolRegistry(Registry):
         named = self._named.get(revision)
         if named is None:
             named = self._named[revision] = NamedHandler(self._handlers, _unknown_tool)
+            if revision == R4:
+                named.guard = self._guard
         return {b"tools/call": named, b"tools/list": self.listing.handler(revision)}
 
     def capability(self, revision: str) -> dict[str, Any]:

@@ -148,7 +148,8 @@ class TaskEngine:
         captured = capture(exchange, handler, exchange.params, asker=run)
         run.captured = captured
         try:
-            await asyncio.wait({captured.future, run.asked}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            first: set[asyncio.Future[Any]] = {captured.future, run.asked}
+            await asyncio.wait(first, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             if captured.future.done():
                 return await captured
             try:
@@ -268,10 +269,7 @@ class TaskEngine:
         return changed
 
     async def wait(self, task: Task) -> Task | None:
-        """The task in its final state, None when it was deleted meanwhile."""
-        run = self.runs.get(task.id)
-        if run is not None:
-            return await asyncio.shield(run.ended)
+        """The task of another process in its final state, None when it was deleted meanwhile."""
         found: Task | None = task
         while found is not None and not found.terminal:
             await asyncio.sleep(self.poll / 1000)

@@ -73,7 +73,7 @@ class _Aside(Sink):
 
 
 class Run:
-    """A task that runs here. Called as the asker of its exchange: ``await run(method, params)``."""
+    """A task that runs here, and the channel for the questions of its handler."""
 
     def __init__(self, engine: TaskEngine, task: Task, exchange: Exchange) -> None:
         self.engine = engine
@@ -127,7 +127,9 @@ class Run:
         self._message_due = None
         self.engine.background(self.sync())
 
-    async def __call__(self, method: str, params: Any) -> Any:
+    async def ask(
+        self, exchange: Exchange, method: str, params: dict[str, Any] | None, *, timeout: float | None = None
+    ) -> dict[str, Any]:
         """A question of the handler: the task waits for input until it is answered (TK-23, TK-04)."""
         # Keys are never used twice in a task's life (TK-24).
         self._asked_before += 1
@@ -139,7 +141,9 @@ class Run:
         try:
             if self.is_task:
                 await self.sync()
-            return await question.future
+            async with asyncio.timeout(timeout):
+                answer: dict[str, Any] = await question.future
+            return answer
         finally:
             if self.questions.pop(key, None) is not None and self.is_task:
                 self.engine.background(self.sync())

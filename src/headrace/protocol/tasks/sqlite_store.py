@@ -293,9 +293,11 @@ class SqliteTaskStore(TaskStore):
 
     def _fail_orphans(self, db: sqlite3.Connection) -> None:
         """Tasks of processes that are gone end as failed: nobody runs them any more."""
-        workers = db.execute(f"SELECT DISTINCT worker FROM tasks WHERE status IN {_OPEN} AND worker <> ?", (self.worker,))
+        workers = db.execute(
+            f"SELECT DISTINCT worker FROM tasks WHERE status IN {_OPEN} AND worker <> ?", (self.worker,)
+        ).fetchall()
         payload = error_object(RpcError(INTERNAL_ERROR, ORPHANED))
-        for (worker,) in workers.fetchall():
+        for (worker,) in workers:
             if _alive(self._workers, worker):
                 continue
             rows = db.execute(

@@ -87,7 +87,8 @@ class TaskStore(abc.ABC):
         """Deletes tasks whose time is over, and fails those whose process died; gives the ids of the former."""
 
     async def post(self, signal: Signal) -> None:
-        """Leaves a signal for the process that runs the task. Only for shared stores."""
+        """Leaves a signal for the process that runs the task; nothing to do where no store is shared."""
+        return
 
     async def signals(self) -> list[Signal]:
         """Takes the signals for tasks of this process, oldest first."""
