@@ -9,10 +9,12 @@ import subprocess
 import sys
 import textwrap
 import time
+from pathlib import Path
 
 import msgspec
 import pytest
 
+import headrace
 from headrace import Limits, UsageError
 from headrace.protocol.tasks.sqlite_store import ORPHANED, SqliteTaskStore
 from headrace.protocol.tasks.states import Task, new_id
@@ -254,7 +256,10 @@ CHILD = textwrap.dedent(
 def test_a_killed_process_loses_nothing_that_was_acknowledged(tmp_path):
     path = tmp_path / "t.db"
     child = subprocess.Popen(
-        [sys.executable, "-c", CHILD, str(path)], stdout=subprocess.PIPE, env={**os.environ}, text=True
+        [sys.executable, "-c", CHILD, str(path)],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(Path(headrace.__file__).parents[1])},
+        text=True,
     )
     lines = []
     for line in child.stdout:

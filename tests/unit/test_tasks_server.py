@@ -3,6 +3,7 @@
 import asyncio
 import json
 
+import msgspec
 import pytest
 from server_pipe import META, Pipe
 
@@ -14,7 +15,11 @@ TASKS = {
     **META,
     "io.modelcontextprotocol/clientCapabilities": {"extensions": {EXT: {}}, "elicitation": {}, "sampling": {}},
 }
-ASK = {"message": "Name?", "mode": "form", "requestedSchema": {"type": "object", "properties": {}}}
+SAMPLED = {"role": "assistant", "content": {"type": "text", "text": "Bob"}, "model": "m"}
+
+
+class Person(msgspec.Struct):
+    name: str
 
 
 def make(**options):
@@ -48,14 +53,14 @@ def make(**options):
 
     @app.tool(task="optional")
     async def greet(ctx: Context) -> str:
-        first = await ask(ctx, "elicitation/create", ASK)
-        second = await ask(ctx, "sampling/createMessage", {"messages": [], "maxTokens": 1})
-        return f"{first['content']['name']} {second['role']}"
+        first = await ctx.elicit("Name?", Person)
+        second = await ctx.sample("Hello", max_tokens=1)
+        return f"{first.content.name} {second.content.text}"
 
     @app.tool(task="optional", task_after=0.05)
     async def maybe(wait: bool, asks: bool, ctx: Context) -> str:
         if asks:
-            await ask(ctx, "elicitation/create", ASK)
+            await ctx.elicit("Sure?")
         if wait:
             await app.go.wait()
         return "maybe"
@@ -69,11 +74,6 @@ def make(**options):
         return "plain"
 
     return app
-
-
-async def ask(ctx, method, params):
-    exchange = ctx._exchange
-    return await exchange.asker.ask(exchange, method, params)
 
 
 def serve(run, app, body, legacy=False):
@@ -264,7 +264,8 @@ def test_tk23_tk24_questions_are_input_requests_with_keys_never_used_twice(run):
         asked = await until(pipe, task, "input_required")
         assert asked == await until(pipe, task, "input_required")
         (key,) = asked["inputRequests"]
-        assert asked["inputRequests"][key] == {"method": "elicitation/create", "params": ASK}
+        assert asked["inputRequests"][key]["method"] == "elicitation/create"
+        assert asked["inputRequests"][key]["params"]["message"] == "Name?"
         answer = {"action": "accept", "content": {"name": "Ann"}}
         update = {"taskId": task, "inputResponses": {key: answer, "other": {}}}
         assert (await pipe.ask(1, "tasks/update", update, meta=TASKS))["result"]["resultType"] == "complete"
@@ -278,10 +279,10 @@ def test_tk23_tk24_questions_are_input_requests_with_keys_never_used_twice(run):
         # An answered key is ignored.
         assert "result" in await pipe.ask(1, "tasks/update", update, meta=TASKS)
         assert list((await until(pipe, task, "input_required"))["inputRequests"]) == [second]
-        update = {"taskId": task, "inputResponses": {second: {"role": "assistant"}}}
+        update = {"taskId": task, "inputResponses": {second: SAMPLED}}
         await pipe.ask(1, "tasks/update", update, meta=TASKS)
         done = await until(pipe, task, "completed")
-        assert done["result"]["content"][0]["text"] == "Ann assistant"
+        assert done["result"]["content"][0]["text"] == "Ann Bob"
         assert "result" in await pipe.ask(1, "tasks/update", update, meta=TASKS)
 
     serve(run, app, body)
@@ -328,7 +329,7 @@ def test_task_after_answers_directly_or_hands_out_a_task(run):
         asking = (await pipe.call("maybe", {"wait": False, "asks": True}, meta=TASKS))["result"]
         assert asking["resultType"] == "task" and asking["status"] == "input_required"
         asked = (await until(pipe, asking["taskId"], "input_required"))["inputRequests"]
-        update = {"taskId": asking["taskId"], "inputResponses": dict.fromkeys(asked, {"action": "decline"})}
+        update = {"taskId": asking["taskId"], "inputResponses": {key: {"action": "decline"} for key in asked}}
         await pipe.ask(1, "tasks/update", update, meta=TASKS)
         app.go.set()
         for created in (slow, asking):
@@ -623,7 +624,7 @@ def test_tk04_questions_go_out_with_tasks_result_related_to_the_task(run):
         await asyncio.sleep(0.01)
         pipe.out.clear()
         pipe.send("r", "tasks/result", {"taskId": task})
-        for content in ({"action": "accept", "content": {"name": "Ann"}}, {"role": "assistant"}):
+        for content in ({"action": "accept", "content": {"name": "Ann"}}, SAMPLED):
             for _ in range(500):
                 asked = [m for m in pipe.out if "id" in m and "method" in m]
                 if asked:
@@ -638,7 +639,7 @@ def test_tk04_questions_go_out_with_tasks_result_related_to_the_task(run):
             if done:
                 break
             await asyncio.sleep(0.002)
-        assert done[0]["result"]["content"][0]["text"] == "Ann assistant"
+        assert done[0]["result"]["content"][0]["text"] == "Ann Bob"
 
     serve(run, app, body, legacy=True)
 

@@ -26,6 +26,7 @@ from headrace.jsonrpc import (
     SERVER_INFO,
 )
 from headrace.mux import Diverted, Exchange, FunctionHandler, Handler, RawResult
+from headrace.protocol.asking import ask
 from headrace.protocol.tasks.engine import TaskEngine
 from headrace.protocol.tasks.states import (
     CANCELLED,
@@ -291,9 +292,7 @@ class TasksFeature:
         if ended.status == CANCELLED:
             raise RpcError(INTERNAL_ERROR, "the task was cancelled", {"taskId": ended.id})
         error = msgspec.json.decode(ended.payload or b"{}")
-        raise RpcError(
-            error.get("code", INTERNAL_ERROR), error.get("message", "internal error"), error.get("data")
-        )
+        raise RpcError(error.get("code", INTERNAL_ERROR), error.get("message", "internal error"), error.get("data"))
 
     async def _carry(self, exchange: Exchange, run: Run) -> None:
         """Sends the questions of ``run`` to the client until it has ended."""
@@ -317,7 +316,8 @@ class TasksFeature:
     async def _put(self, exchange: Exchange, run: Run, key: str, question: Question) -> None:
         params = msgspec.json.decode(with_related(_encode(question.params or {}), run.task_id))
         try:
-            answer: Any = await ask(exchange, question.method, params)
+            # No time limit here: the handler's question has its own.
+            answer: Any = await ask(exchange, question.method, params, timeout=0)
         except asyncio.CancelledError:
             # This way is gone: another tasks/result carries it.
             question.sent = False
@@ -331,12 +331,6 @@ class TasksFeature:
             answer = exc
         if run.answer(key, answer):
             await run.sync()
-
-
-async def ask(exchange: Exchange, method: str, params: Any) -> Any:
-    return await exchange.mux.call(
-        method, _encode(params), exchange.sink, decode=msgspec.json.Decoder(dict[str, Any]).decode
-    )
 
 
 def _position(cursor: str) -> int:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from headrace.errors import RpcError
+from headrace.errors import RequestTimeout, RpcError
 from headrace.jsonrpc import INTERNAL_ERROR
 from headrace.mux import Sink
+from headrace.protocol.asking import Asker
 from headrace.protocol.tasks.states import (
     CANCELLED,
     COMPLETED,
@@ -72,10 +73,11 @@ class _Aside(Sink):
         return self._headers
 
 
-class Run:
+class Run(Asker):
     """A task that runs here, and the channel for the questions of its handler."""
 
     def __init__(self, engine: TaskEngine, task: Task, exchange: Exchange) -> None:
+        super().__init__()
         self.engine = engine
         self.task = task
         """As the store has it."""
@@ -141,8 +143,13 @@ class Run:
         try:
             if self.is_task:
                 await self.sync()
-            async with asyncio.timeout(timeout):
-                answer: dict[str, Any] = await question.future
+            try:
+                async with asyncio.timeout(timeout):
+                    answer: dict[str, Any] = await question.future
+            except TimeoutError as exc:
+                if isinstance(exc, RequestTimeout):
+                    raise
+                raise RequestTimeout(f"{method}: no answer within {timeout:g} s") from None
             return answer
         finally:
             if self.questions.pop(key, None) is not None and self.is_task:
@@ -167,8 +174,7 @@ class Run:
             if self.task.terminal or self.ended.done():
                 return
             inputs = {
-                key: msgspec.Raw(_encode({"method": q.method, "params": q.params}))
-                for key, q in self.questions.items()
+                key: msgspec.Raw(_encode({"method": q.method, "params": q.params})) for key, q in self.questions.items()
             }
             status = INPUT_REQUIRED if inputs else WORKING
             if (status, inputs.keys(), self._message) == (

@@ -88,9 +88,7 @@ class SqliteTaskStore(TaskStore):
         self._jobs = jobs
         loop = asyncio.get_running_loop()
         ready: asyncio.Future[None] = loop.create_future()
-        thread = threading.Thread(
-            target=self._serve, args=(loop, jobs, ready), name="headrace-tasks", daemon=True
-        )
+        thread = threading.Thread(target=self._serve, args=(loop, jobs, ready), name="headrace-tasks", daemon=True)
         thread.start()
         try:
             await ready
@@ -354,9 +352,7 @@ def _write(db: sqlite3.Connection, task: Task) -> None:
     )
 
 
-def _tell(
-    loop: asyncio.AbstractEventLoop, outcomes: list[tuple[asyncio.Future[Any], Any, Exception | None]]
-) -> None:
+def _tell(loop: asyncio.AbstractEventLoop, outcomes: list[tuple[asyncio.Future[Any], Any, Exception | None]]) -> None:
     def settle() -> None:
         for future, value, error in outcomes:
             if future.done():

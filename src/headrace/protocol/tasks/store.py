@@ -179,9 +179,7 @@ class MemoryTaskStore(TaskStore):
 
     async def sweep(self) -> list[str]:
         now = time.time()
-        over = [
-            task.id for _, task in self._tasks.values() if task.expires is not None and task.expires <= now
-        ]
+        over = [task.id for _, task in self._tasks.values() if task.expires is not None and task.expires <= now]
         await _delete_all(self, over)
         return over
 
