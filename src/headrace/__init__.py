@@ -49,18 +49,20 @@ if TYPE_CHECKING:
         ask_roots,
         ask_sample,
     )
+    from headrace.protocol.tasks.store import MemoryTaskStore
     from headrace.server.app import Server
     from headrace.server.content import Audio, Image, ToolResult
     from headrace.server.schema import Header
+    from headrace.server.tasks.sqlite_store import SqliteTaskStore
 
 __all__ = (
     "Audio", "AuthenticationFailed", "CannotAsk", "Client", "ClientCapabilityMissing", "ClientRefused",
     "ConnectFailed", "ConnectionClosed", "Context", "Declined", "Elicited", "Header", "HeadraceError",
-    "HttpStatusError", "Image", "InputNeeded", "InputRefused", "InputRequired", "InvalidAnswer", "Limits",
-    "LocalProtocolError", "NotOffered", "OverloadedError", "RemoteProtocolError", "RequestTimeout",
-    "ResourceNotFound", "RpcError", "Server", "ToolError", "ToolResult", "UrlElicitationRequired",
-    "UsageError", "__version__", "ask_elicit", "ask_elicit_url", "ask_roots", "ask_sample", "connect",
-    "errors", "titled",
+    "HttpStatusError", "Image", "InputNeeded", "InputRefused", "InputRequired", "InvalidAnswer",
+    "Limits", "LocalProtocolError", "MemoryTaskStore", "NotOffered", "OverloadedError",
+    "RemoteProtocolError", "RequestTimeout", "ResourceNotFound", "RpcError", "Server", "SqliteTaskStore",
+    "ToolError", "ToolResult", "UrlElicitationRequired", "UsageError", "__version__", "ask_elicit",
+    "ask_elicit_url", "ask_roots", "ask_sample", "connect", "errors", "titled",
 )  # fmt: skip
 
 _HOMES = {
@@ -72,7 +74,9 @@ _HOMES = {
     "Image": "headrace.server.content",
     "InputNeeded": "headrace.protocol.input_needed",
     "Limits": "headrace.limits",
+    "MemoryTaskStore": "headrace.protocol.tasks.store",
     "Server": "headrace.server.app",
+    "SqliteTaskStore": "headrace.server.tasks.sqlite_store",
     "ToolResult": "headrace.server.content",
     "UrlElicitationRequired": "headrace.protocol.input_needed",
     "ask_elicit": "headrace.protocol.input_needed",

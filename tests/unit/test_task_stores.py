@@ -16,9 +16,9 @@ import pytest
 
 import headrace
 from headrace import Limits, UsageError
-from headrace.protocol.tasks.sqlite_store import ORPHANED, SqliteTaskStore
 from headrace.protocol.tasks.states import Task, new_id
 from headrace.protocol.tasks.store import MemoryTaskStore, Signal, TasksFull
+from headrace.server.tasks.sqlite_store import ORPHANED, SqliteTaskStore
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -229,7 +229,7 @@ CHILD = textwrap.dedent(
     """
     import asyncio, sys, time
     from headrace import Limits
-    from headrace.protocol.tasks.sqlite_store import SqliteTaskStore
+    from headrace.server.tasks.sqlite_store import SqliteTaskStore
     from headrace.protocol.tasks.states import Task
 
     async def main():

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from headrace.protocol.seal import Sealer
     from headrace.protocol.tasks.store import TaskStore
-    from headrace.server.tasks import TasksFeature
+    from headrace.server.tasks.feature import TasksFeature
     from headrace.wire import Envelope
 
 __all__ = ("Server",)
@@ -153,7 +153,7 @@ class Server(Registration):
         """Says how tasks are kept; without it the first tool with ``task=`` gives them a store in memory.
 
         :param store: a :class:`~headrace.protocol.tasks.store.MemoryTaskStore` (the default) or
-            :class:`~headrace.protocol.tasks.sqlite_store.SqliteTaskStore`.
+            :class:`~headrace.server.tasks.sqlite_store.SqliteTaskStore`.
         :param ttl: seconds that a task is kept from its creation when nothing else is said; None: as long
             as ``limits.max_task_ttl`` allows.
         :param poll_interval: seconds that clients should wait between two looks.
@@ -169,7 +169,7 @@ class Server(Registration):
     def _offer_tasks(
         self, store: TaskStore | None, ttl: float | None, poll_interval: float, listing: bool
     ) -> TasksFeature:
-        from headrace.server.tasks import TasksFeature
+        from headrace.server.tasks.feature import TasksFeature
 
         self._tasks = TasksFeature(self, store, ttl=ttl, poll_interval=poll_interval, listing=listing)
         self.tools.guard_tasks(self._tasks.refuse_wish)

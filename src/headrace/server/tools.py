@@ -20,7 +20,7 @@ from headrace.server.schema import HeaderParameter
 from headrace.server.signature import ToolSignature, inspect_tool
 
 if TYPE_CHECKING:
-    from headrace.server.tasks import TasksFeature
+    from headrace.server.tasks.feature import TasksFeature
 
 __all__ = ("ToolEntry", "ToolOptions", "ToolRegistry")
 
@@ -166,7 +166,7 @@ class ToolRegistry(Registry):
             return None
         if options.task_after is not None and options.task == "required":
             raise UsageError(f'tool {name!r}: task_after is for task="optional": a required task begins at once')
-        from headrace.server.tasks import TaskPolicy
+        from headrace.server.tasks.feature import TaskPolicy
 
         assert self.tasks is not None
         feature = self.tasks()

@@ -2,3 +2,5 @@
 
 ``states`` holds a task and its forms on the wire, ``store`` where tasks are kept, ``engine`` what runs them.
 """
+
+__all__ = ()

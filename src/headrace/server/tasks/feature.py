@@ -27,7 +27,6 @@ from headrace.jsonrpc import (
 )
 from headrace.mux import Diverted, Exchange, FunctionHandler, Handler, RawResult
 from headrace.protocol.asking import ask
-from headrace.protocol.tasks.engine import TaskEngine
 from headrace.protocol.tasks.states import (
     CANCELLED,
     COMPLETED,
@@ -40,9 +39,10 @@ from headrace.protocol.tasks.states import (
     with_related,
 )
 from headrace.protocol.tasks.store import MemoryTaskStore, TaskStore
+from headrace.server.tasks.engine import TaskEngine
 
 if TYPE_CHECKING:
-    from headrace.protocol.tasks.run import Question, Run
+    from headrace.server.tasks.run import Question, Run
 
 __all__ = ("TaskPolicy", "TasksFeature")
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from headrace.mux import Captured, Exchange
-    from headrace.protocol.tasks.engine import TaskEngine
+    from headrace.server.tasks.engine import TaskEngine
 
 __all__ = ("Question", "Run", "cancelled_fields")
 

@@ -18,9 +18,9 @@ import msgspec
 from headrace.errors import RpcError
 from headrace.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
 from headrace.mux import capture
-from headrace.protocol.tasks.run import Run, cancelled_fields
 from headrace.protocol.tasks.states import FAILED, Task, detail, error_object, legacy_task, new_id, owner_key
 from headrace.protocol.tasks.store import Signal, TasksFull, TaskStore
+from headrace.server.tasks.run import Run, cancelled_fields
 
 if TYPE_CHECKING:
     from headrace.mux import Exchange, Handler
