@@ -5,6 +5,8 @@ import contextlib
 import gc
 import json
 import logging
+import socket
+import struct
 
 from headrace.limits import Limits
 from headrace.mux import live_objects
@@ -147,6 +149,9 @@ class Peer:
 
     def reset(self):
         """RST instead of an orderly end."""
+        if not self.writer.transport.is_closing():
+            sock = self.writer.get_extra_info("socket")
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.writer.transport.abort()
 
 
@@ -311,7 +316,9 @@ async def site(app=None, limits=None, alone=True, **options):
 
     ``alone``: no other site is open then.
     """
-    app = app or make_server(limits)
+    app = app or make_server()
+    if limits is not None:
+        app.set_limits(limits)
     options = {"host": "127.0.0.1", "port": 0} | options
     async with app.running():
         listener = await serve_http(app, **options)

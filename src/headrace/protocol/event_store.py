@@ -53,10 +53,10 @@ class EventStore(ABC):
     def replay(self, last_id: str) -> Replay | None:
         """What followed the event ``last_id`` on its stream; ``None`` for an id that was never given."""
 
-    def end(self, stream: str) -> None:
+    def end(self, stream: str) -> None:  # noqa: B027
         """``stream`` got its last event; what is kept may still be asked for."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027
         """The session has ended: nothing will be asked for again."""
 
 
