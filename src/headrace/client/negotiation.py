@@ -54,7 +54,8 @@ PROBE_SHARE_KNOWN = 1 / 2
 """The same for a server that was modern the last time."""
 
 _NO_EVIDENCE = frozenset((401, 403, 407, 408, 425, 429))
-"""HTTP statuses that say nothing about the era (VN-47); nor do those from 500 on."""
+"""HTTP statuses that say nothing about the era (VN-47); nor do redirects that are not followed, nor those from
+500 on."""
 
 
 class Agreement(NamedTuple):
@@ -228,7 +229,7 @@ def _judge(exc: HeadraceError, over_http: bool) -> Exception:
             return ConnectFailed(f"server/discover failed: {exc}")
         if exc.code == METHOD_NOT_FOUND or not over_http:
             return LegacyServer(exc)
-    if status is not None and (status >= 500 or status in _NO_EVIDENCE):
+    if status is not None and (300 <= status < 400 or status >= 500 or status in _NO_EVIDENCE):
         return ConnectFailed(f"server/discover failed: {exc}")
     return LegacyServer(exc)
 
