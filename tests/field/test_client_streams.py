@@ -10,7 +10,15 @@ from http_peer import END, answer, chunk, event, plain, sse_head
 from http_script import DONE, HttpScript
 from scripted_peer import MODERN, error, handshake
 
-from headrace import ConnectionClosed, HeadraceError, HttpStatusError, Limits, RemoteProtocolError, RequestTimeout, connect
+from headrace import (
+    ConnectionClosed,
+    HeadraceError,
+    HttpStatusError,
+    Limits,
+    RemoteProtocolError,
+    RequestTimeout,
+    connect,
+)
 from headrace.jsonrpc import R4, R5
 
 QUICK = Limits(reconnect_delay=0.01, drain_timeout=0.3)
@@ -63,7 +71,7 @@ async def text_of(script, **options):
 ANSWER = b'{"jsonrpc":"2.0","id":ID,"result":{"resultType":"complete","content":[{"type":"text","text":"TEXT"}]}}'
 
 
-@pytest.mark.parametrize("raw", ["a\u2028b", "a\u2029b", "a\u0085b", "a\vb\fc".encode().decode("unicode_escape")])
+@pytest.mark.parametrize("raw", ["a\u2028b", "a\u2029b", "a\u0085b", "a\x1cb"])
 def test_b34_separators_inside_a_value(run, server, raw):
     text = json.dumps(raw, ensure_ascii=False)[1:-1].encode()
 
@@ -470,17 +478,16 @@ def test_b58_redirects_of_calls(run, server, status, where):
         return plain(f"{status} Moved", **({"Location": where} if where else {}))
 
     async def main():
-        async with server(tools_call=call) as script:
-            async with connect(script.url, limits=QUICK, headers={"Authorization": "Bearer secret"}) as client:
-                if status >= 307 and where == "/elsewhere":
-                    assert (await client.call_tool("t")).text == "there"
-                    assert script.seen[-1].method in ("POST", "GET")
-                    moved = [r for r in script.seen if r.target == "/elsewhere" and r.method == "POST"]
-                    assert moved[0].body["method"] == "tools/call"
-                else:
-                    with pytest.raises(HttpStatusError, match=str(status)) as caught:
-                        await client.call_tool("t")
-                    assert where in str(caught.value)
+        async with server(tools_call=call) as script, connect(script.url, limits=QUICK) as client:
+            if status >= 307 and where == "/elsewhere":
+                assert (await client.call_tool("t")).text == "there"
+                assert script.seen[-1].method in ("POST", "GET")
+                moved = [r for r in script.seen if r.target == "/elsewhere" and r.method == "POST"]
+                assert moved[0].body["method"] == "tools/call"
+            else:
+                with pytest.raises(HttpStatusError, match=str(status)) as caught:
+                    await client.call_tool("t")
+                assert where in str(caught.value)
 
     run(main)
 

@@ -14,7 +14,7 @@ from headrace import ConnectFailed, Limits, RequestTimeout, connect
 from headrace.client import eras
 from headrace.jsonrpc import R1, R2, R3, R4, R5
 
-D, I, N, G = "server/discover", "initialize", "notifications/initialized", "GET"
+DISCOVER, INIT, INITED, GET = "server/discover", "initialize", "notifications/initialized", "GET"
 LEGACY_LIST = error(-32022, {"supported": [R4, R3], "requested": R5})
 MODERN_LIST = error(-32022, {"supported": [R5], "requested": R5})
 NO_COMMON = error(-32022, {"supported": ["2031-01-01"], "requested": R5})
@@ -30,54 +30,54 @@ def body(code, id=1, data=None):
 
 # name: (answer to server/discover, revision or None, methods that the server sees)
 HTTP_ROWS = {
-    "modern": (MODERN, R5, [D]),
-    "modern among others": ({**MODERN, "supportedVersions": [R4, R5]}, R5, [D]),
-    "VN-43 only legacy versions": ({**MODERN, "supportedVersions": [R3, R4]}, R4, [D, I, N, G]),
-    "VN-43 no version of ours": ({**MODERN, "supportedVersions": ["2031-01-01"]}, None, [D]),
-    "no versions at all": ({**MODERN, "supportedVersions": None}, R4, [D, I, N, G]),
-    "a result that is no object": (typed("200 OK", b'{"jsonrpc":"2.0","id":1,"result":7}'), R4, [D, I, N, G]),
-    "VN-47 200 -32601": (error(-32601), R4, [D, I, N, G]),
-    "VN-47 200 -32600": (error(-32600), R4, [D, I, N, G]),
-    "VN-47 200 -32602": (error(-32602), R4, [D, I, N, G]),
-    "VN-47 200 -32000": (error(-32000), R4, [D, I, N, G]),
-    "VN-47 200 custom": (error(-1), R4, [D, I, N, G]),
-    "VN-46 404 -32601": (("404 Not Found", error(-32601)), R4, [D, I, N, G]),
-    "VN-43 500 -32601": (("500 Oops", error(-32601)), R4, [D, I, N, G]),
-    "VN-45 400 empty": (plain("400 Bad Request"), R4, [D, I, N, G]),
-    "VN-45 400 html": (typed("400 Bad Request", b"<html>", "text/html"), R4, [D, I, N, G]),
-    "VN-45 400 json": (typed("400 Bad Request", {"why": "no"}), R4, [D, I, N, G]),
-    "VN-45 400 session": (("400 Bad Request", error(-32000)), R4, [D, I, N, G]),
-    "VN-45 400 null id": (typed("400 Bad Request", body(-32600, None)), R4, [D, I, N, G]),
-    "VN-45 400 string id": (typed("400 Bad Request", body(-32000, "server-error")), R4, [D, I, N, G]),
-    "404 empty": (plain("404 Not Found"), R4, [D, I, N, G]),
-    "405": (plain("405 Method Not Allowed"), R4, [D, I, N, G]),
-    "406": (plain("406 Not Acceptable"), R4, [D, I, N, G]),
-    "410": (plain("410 Gone"), R4, [D, I, N, G]),
-    "415": (plain("415 Unsupported Media Type"), R4, [D, I, N, G]),
-    "202": (plain("202 Accepted"), R4, [D, I, N, G]),
-    "200 text": (typed("200 OK", b"hello", "text/plain"), R4, [D, I, N, G]),
-    "200 not json": (typed("200 OK", b"hello"), R4, [D, I, N, G]),
-    "VN-40b -32020": (("400 Bad Request", error(-32020)), None, [D]),
-    "VN-40b -32021": (("400 Bad Request", error(-32021)), None, [D]),
-    "VN-40b -32020 in 200": (error(-32020), None, [D]),
-    "VN-23 modern list for ever": (("400 Bad Request", MODERN_LIST), None, [D, D]),
-    "VN-43 -32022 legacy list": (("400 Bad Request", LEGACY_LIST), R4, [D, I, N, G]),
-    "VN-43 -32022 legacy list, 200": (LEGACY_LIST, R4, [D, I, N, G]),
-    "VN-23 -32022 nothing common": (("400 Bad Request", NO_COMMON), None, [D]),
-    "VN-47 401": (plain("401 Unauthorized", WWW_Authenticate="Bearer"), None, [D]),
-    "VN-47 401 json": (("401 Unauthorized", error(-32001)), None, [D]),
-    "VN-47 403": (plain("403 Forbidden"), None, [D]),
-    "VN-47 403 json": (("403 Forbidden", error(-32600)), None, [D]),
-    "VN-47 407": (plain("407 Proxy Authentication Required"), None, [D]),
-    "VN-47 408": (plain("408 Request Timeout"), None, [D]),
-    "VN-47 429": (plain("429 Too Many Requests", Retry_After="9"), None, [D]),
-    "VN-47 500": (plain("500 Oops"), None, [D]),
-    "VN-47 500 json": (("500 Oops", error(-32603)), None, [D]),
-    "VN-47 502 html": (typed("502 Bad Gateway", b"<html>", "text/html"), None, [D]),
-    "VN-47 503": (plain("503 No", Retry_After="9"), None, [D]),
-    "VN-47 301": (plain("301 Moved Permanently", Location="/new"), None, [D]),
-    "VN-47 303": (plain("303 See Other", Location="/new"), None, [D]),
-    "VN-47 307 elsewhere": (plain("307 Temporary Redirect", Location="http://127.0.0.1:1/mcp"), None, [D]),
+    "modern": (MODERN, R5, [DISCOVER]),
+    "modern among others": ({**MODERN, "supportedVersions": [R4, R5]}, R5, [DISCOVER]),
+    "VN-43 only legacy versions": ({**MODERN, "supportedVersions": [R3, R4]}, R4, [DISCOVER, INIT, INITED, GET]),
+    "VN-43 no version of ours": ({**MODERN, "supportedVersions": ["2031-01-01"]}, None, [DISCOVER]),
+    "no versions at all": ({**MODERN, "supportedVersions": None}, R4, [DISCOVER, INIT, INITED, GET]),
+    "a result that is no object": (typed("200 OK", b'{"jsonrpc":"2.0","id":1,"result":7}'), R4, [DISCOVER, INIT, INITED, GET]),
+    "VN-47 200 -32601": (error(-32601), R4, [DISCOVER, INIT, INITED, GET]),
+    "VN-47 200 -32600": (error(-32600), R4, [DISCOVER, INIT, INITED, GET]),
+    "VN-47 200 -32602": (error(-32602), R4, [DISCOVER, INIT, INITED, GET]),
+    "VN-47 200 -32000": (error(-32000), R4, [DISCOVER, INIT, INITED, GET]),
+    "VN-47 200 custom": (error(-1), R4, [DISCOVER, INIT, INITED, GET]),
+    "VN-46 404 -32601": (("404 Not Found", error(-32601)), R4, [DISCOVER, INIT, INITED, GET]),
+    "VN-43 500 -32601": (("500 Oops", error(-32601)), R4, [DISCOVER, INIT, INITED, GET]),
+    "VN-45 400 empty": (plain("400 Bad Request"), R4, [DISCOVER, INIT, INITED, GET]),
+    "VN-45 400 html": (typed("400 Bad Request", b"<html>", "text/html"), R4, [DISCOVER, INIT, INITED, GET]),
+    "VN-45 400 json": (typed("400 Bad Request", {"why": "no"}), R4, [DISCOVER, INIT, INITED, GET]),
+    "VN-45 400 session": (("400 Bad Request", error(-32000)), R4, [DISCOVER, INIT, INITED, GET]),
+    "VN-45 400 null id": (typed("400 Bad Request", body(-32600, None)), R4, [DISCOVER, INIT, INITED, GET]),
+    "VN-45 400 string id": (typed("400 Bad Request", body(-32000, "server-error")), R4, [DISCOVER, INIT, INITED, GET]),
+    "404 empty": (plain("404 Not Found"), R4, [DISCOVER, INIT, INITED, GET]),
+    "405": (plain("405 Method Not Allowed"), R4, [DISCOVER, INIT, INITED, GET]),
+    "406": (plain("406 Not Acceptable"), R4, [DISCOVER, INIT, INITED, GET]),
+    "410": (plain("410 Gone"), R4, [DISCOVER, INIT, INITED, GET]),
+    "415": (plain("415 Unsupported Media Type"), R4, [DISCOVER, INIT, INITED, GET]),
+    "202": (plain("202 Accepted"), R4, [DISCOVER, INIT, INITED, GET]),
+    "200 text": (typed("200 OK", b"hello", "text/plain"), R4, [DISCOVER, INIT, INITED, GET]),
+    "200 not json": (typed("200 OK", b"hello"), R4, [DISCOVER, INIT, INITED, GET]),
+    "VN-40b -32020": (("400 Bad Request", error(-32020)), None, [DISCOVER]),
+    "VN-40b -32021": (("400 Bad Request", error(-32021)), None, [DISCOVER]),
+    "VN-40b -32020 in 200": (error(-32020), None, [DISCOVER]),
+    "VN-23 modern list for ever": (("400 Bad Request", MODERN_LIST), None, [DISCOVER, DISCOVER]),
+    "VN-43 -32022 legacy list": (("400 Bad Request", LEGACY_LIST), R4, [DISCOVER, INIT, INITED, GET]),
+    "VN-43 -32022 legacy list, 200": (LEGACY_LIST, R4, [DISCOVER, INIT, INITED, GET]),
+    "VN-23 -32022 nothing common": (("400 Bad Request", NO_COMMON), None, [DISCOVER]),
+    "VN-47 401": (plain("401 Unauthorized", WWW_Authenticate="Bearer"), None, [DISCOVER]),
+    "VN-47 401 json": (("401 Unauthorized", error(-32001)), None, [DISCOVER]),
+    "VN-47 403": (plain("403 Forbidden"), None, [DISCOVER]),
+    "VN-47 403 json": (("403 Forbidden", error(-32600)), None, [DISCOVER]),
+    "VN-47 407": (plain("407 Proxy Authentication Required"), None, [DISCOVER]),
+    "VN-47 408": (plain("408 Request Timeout"), None, [DISCOVER]),
+    "VN-47 429": (plain("429 Too Many Requests", Retry_After="9"), None, [DISCOVER]),
+    "VN-47 500": (plain("500 Oops"), None, [DISCOVER]),
+    "VN-47 500 json": (("500 Oops", error(-32603)), None, [DISCOVER]),
+    "VN-47 502 html": (typed("502 Bad Gateway", b"<html>", "text/html"), None, [DISCOVER]),
+    "VN-47 503": (plain("503 No", Retry_After="9"), None, [DISCOVER]),
+    "VN-47 301": (plain("301 Moved Permanently", Location="/new"), None, [DISCOVER]),
+    "VN-47 303": (plain("303 See Other", Location="/new"), None, [DISCOVER]),
+    "VN-47 307 elsewhere": (plain("307 Temporary Redirect", Location="http://127.0.0.1:1/mcp"), None, [DISCOVER]),
 }
 
 
@@ -130,11 +130,11 @@ def test_vn47_silence_and_closes_over_http_are_no_evidence(run):
         async with HttpScript(discover=silent, initialize=handshake()) as script:
             with pytest.raises(RequestTimeout, match="server/discover"):
                 await agreed(script, limits=Limits(connect_timeout=0.2))
-            assert script.methods == [D]
+            assert script.methods == [DISCOVER]
         async with HttpScript(discover=lambda r: r.conn.reset(), initialize=handshake()) as script:
             with pytest.raises(ConnectFailed):
                 await agreed(script)
-            assert I not in script.methods
+            assert INIT not in script.methods
 
     run(main)
 
@@ -145,13 +145,13 @@ def test_vn51_a_legacy_client_does_not_fall_forward(run, answer):
         async with HttpScript(initialize=answer, discover=MODERN) as script:
             with pytest.raises(ConnectFailed):
                 await agreed(script, revision=R4)
-            assert script.methods == [I]
+            assert script.methods == [INIT]
         plain_answer = answer[1] if isinstance(answer, tuple) else answer
         async with Script(initialize=plain_answer, discover=MODERN) as script:
             with pytest.raises(ConnectFailed):
                 async with connect(script.target, revision=R4):
                     pass
-            assert script.methods == [I]
+            assert script.methods == [INIT]
 
     run(main)
 
@@ -163,25 +163,25 @@ def test_vn44_a_modern_only_client_probes_before_it_calls(run, probe):
             with pytest.raises((ConnectFailed, RequestTimeout)):
                 async with connect(script.target, revision=R5, limits=Limits(connect_timeout=0.3)) as client:
                     await client.call_tool("t")
-            assert [m for m in script.methods if m != "notifications/cancelled"] == [D]
+            assert [m for m in script.methods if m != "notifications/cancelled"] == [DISCOVER]
 
     run(main)
 
 
 LINE_ROWS = {
-    "modern": (MODERN, R5, [D]),
-    "VN-43 only legacy versions": ({**MODERN, "supportedVersions": [R2]}, R4, [D, I, N]),
-    "VN-41 -32601": (error(-32601), R4, [D, I, N]),
-    "VN-41 -32602": (error(-32602), R4, [D, I, N]),
-    "VN-41 -32600": (error(-32600), R4, [D, I, N]),
-    "VN-41 -32603": (error(-32603), R4, [D, I, N]),
-    "VN-41 custom": (error(42), R4, [D, I, N]),
-    "VN-41 silence": (None, R4, [D, I, N]),
-    "VN-40b -32020": (error(-32020), None, [D]),
-    "VN-40b -32021": (error(-32021), None, [D]),
-    "VN-43 -32022 legacy list": (LEGACY_LIST, R4, [D, I, N]),
-    "VN-23 -32022 nothing common": (NO_COMMON, None, [D]),
-    "VN-23 modern list for ever": (MODERN_LIST, None, [D, D]),
+    "modern": (MODERN, R5, [DISCOVER]),
+    "VN-43 only legacy versions": ({**MODERN, "supportedVersions": [R2]}, R4, [DISCOVER, INIT, INITED]),
+    "VN-41 -32601": (error(-32601), R4, [DISCOVER, INIT, INITED]),
+    "VN-41 -32602": (error(-32602), R4, [DISCOVER, INIT, INITED]),
+    "VN-41 -32600": (error(-32600), R4, [DISCOVER, INIT, INITED]),
+    "VN-41 -32603": (error(-32603), R4, [DISCOVER, INIT, INITED]),
+    "VN-41 custom": (error(42), R4, [DISCOVER, INIT, INITED]),
+    "VN-41 silence": (None, R4, [DISCOVER, INIT, INITED]),
+    "VN-40b -32020": (error(-32020), None, [DISCOVER]),
+    "VN-40b -32021": (error(-32021), None, [DISCOVER]),
+    "VN-43 -32022 legacy list": (LEGACY_LIST, R4, [DISCOVER, INIT, INITED]),
+    "VN-23 -32022 nothing common": (NO_COMMON, None, [DISCOVER]),
+    "VN-23 modern list for ever": (MODERN_LIST, None, [DISCOVER, DISCOVER]),
 }
 
 
@@ -217,14 +217,14 @@ def test_vn50_a_later_connect_costs_no_failing_probe(run, kind):
             for _ in range(3):
                 async with connect(target) as client:
                     assert client.protocol_version == R4
-            assert script.methods.count(D) == 1 and script.methods.count(I) == 3
+            assert script.methods.count(DISCOVER) == 1 and script.methods.count(INIT) == 3
             # A forced revision is not concerned, and finds nothing out for others.
             eras.clear()
             async with connect(target, revision=R4):
                 pass
             async with connect(target):
                 pass
-            assert script.methods.count(D) == 2
+            assert script.methods.count(DISCOVER) == 2
 
     run(main)
 
@@ -249,11 +249,11 @@ def test_vn50_a_wrong_memory_costs_one_more_try(run, kind, answer):
                 script.answers.update(discover=MODERN, initialize=closes if answer == "closed" else answer)
             async with connect(target) as client:
                 assert client.protocol_version == R5
-            assert [m for m in script.methods if m in (D, I)][-1] == D and D not in script.methods[:1]
+            assert [m for m in script.methods if m in (DISCOVER, INIT)][-1] == DISCOVER and DISCOVER not in script.methods[:1]
             script.seen.clear()
             async with connect(target) as client:
                 assert client.protocol_version == R5
-            assert I not in script.methods
+            assert INIT not in script.methods
 
     run(main)
 
@@ -268,10 +268,10 @@ def test_vn50_no_evidence_keeps_the_memory(run, status):
             script.seen.clear()
             with pytest.raises(ConnectFailed):
                 await agreed(script)
-            assert script.methods == [I]
+            assert script.methods == [INIT]
             script.replies["initialize"] = handshake()
             assert await agreed(script) == R4
-            assert D not in script.methods
+            assert DISCOVER not in script.methods
 
     run(main)
 
