@@ -186,7 +186,7 @@ def test_schemas_written_by_hand_go_first() -> None:
     schema = {"type": "object", "required": ["x"]}
     output = inspect_output(ToolResult, schema, where="tool 'f'")
     assert output is not None and output.schema is schema and output.is_object
-    output.check({}, b"{}")
+    output.check({"x": 1}, b'{"x":1}')
     with pytest.raises(msgspec.ValidationError):
         output.check([], b"[]")
     output = inspect_output(Forecast, {"type": "array"}, where="tool 'f'")
@@ -205,3 +205,62 @@ def test_pydantic_models_are_promises() -> None:
     output.check(model(a=1), b'{"a":1}')
     with pytest.raises(msgspec.ValidationError):
         output.check({}, b"{}")
+
+
+HAND = {
+    "type": "object",
+    "properties": {
+        "n": {"type": ["integer", "null"], "minimum": 1},
+        "pair": {"type": "array", "prefixItems": [{"type": "string"}, {"$ref": "#/$defs/Leaf"}], "items": False},
+    },
+    "required": ["n"],
+    "$defs": {"Leaf": {"type": "object", "properties": {"next": {"$ref": "#/$defs/Leaf"}}, "additionalProperties": False}},
+}
+
+
+@pytest.mark.parametrize(
+    ("value", "place"),
+    [
+        ({"n": 1}, None),
+        ({"n": None, "pair": ["a", {"next": {"next": {}}}]}, None),
+        ({"n": 0}, "$.n"),
+        ({}, "required"),
+        ({"n": 1, "pair": ["a", {"next": {"secret": "value"}}]}, "$.pair[1].next"),
+        ({"n": 1, "pair": ["a", {}, 3]}, "$.pair"),
+        ([], "type"),
+    ],
+)
+def test_b110_schemas_written_by_hand_are_checked_whole(value, place):
+    """2020-12 with prefixItems, null in a list of types, recursion; the message names places, never values."""
+    pytest.importorskip("jsonschema_rs")
+    output = inspect_output(dict, HAND, where="tool 't'")
+    data = msgspec.json.encode(value)
+    if place is None:
+        output.check(value, data)
+        return
+    with pytest.raises(msgspec.ValidationError) as caught:
+        output.check(value, data)
+    assert place in str(caught.value) and "secret" not in str(caught.value) and "value" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("schema", "text"),
+    [
+        ({"$schema": "https://example.com/dialect", "type": "object"}, "https://example.com/dialect"),  # JR-50
+        ({"type": "nope"}, "nope"),
+        ({"$ref": "http://127.0.0.1:1/x"}, "does not point into this schema"),  # JR-51: never fetched
+    ],
+)
+def test_jr50_jr51_schemas_that_cannot_be_checked_are_refused_at_registration(schema, text):
+    pytest.importorskip("jsonschema_rs")
+    with pytest.raises(UsageError, match=text):
+        inspect_output(dict, schema, where="tool 't'")
+
+
+def test_a_schema_by_hand_goes_before_the_class():
+    pytest.importorskip("jsonschema_rs")
+    output = inspect_output(int, {"type": "integer", "maximum": 3}, where="tool 't'")
+    assert output.instance_class is None and output.checked_whole
+    output.check(3, b"3")
+    with pytest.raises(msgspec.ValidationError):
+        output.check(4, b"4")

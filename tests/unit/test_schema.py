@@ -2,7 +2,8 @@
 
 import datetime
 import enum
-from typing import Annotated, Any, Literal
+import uuid
+from typing import Annotated, Any, Literal, TypedDict
 
 import msgspec
 import pytest
@@ -291,3 +292,37 @@ def test_jr52_depth_and_size_are_bounded() -> None:
     wide = {"type": "object", "properties": {str(n): {} for n in range(10_001)}}
     with pytest.raises(UsageError, match="too large"):
         check_schema(wide, "schema", object_root=True)
+
+
+class _Visit(msgspec.Struct):
+    when: datetime.datetime | None
+    next: "list[_Visit]" = []
+
+
+class _Slot(TypedDict):
+    at: datetime.time
+    visit: _Visit
+
+
+@pytest.mark.parametrize(
+    ("tp", "expected"),
+    [
+        (datetime.datetime, {"type": "string", "format": "date-time"}),
+        (datetime.date, {"type": "string", "format": "date"}),
+        (datetime.time, {"type": "string", "format": "time"}),
+        (datetime.timedelta, {"type": "string", "format": "duration"}),
+        (uuid.UUID, {"type": "string", "format": "uuid"}),
+        (list[datetime.datetime], {"type": "array", "items": {"type": "string", "format": "date-time"}}),
+        (dict[str, datetime.time], {"type": "object", "additionalProperties": {"type": "string", "format": "time"}}),
+        (datetime.datetime | None, {"anyOf": [{"type": "string", "format": "date-time"}, {"type": "null"}]}),
+    ],
+)
+def test_formats_of_dates_and_times(tp, expected):
+    assert type_schema(prepare(tp))[0] == expected
+
+
+def test_formats_reach_into_records():
+    schema = type_schema(_Slot)[0]
+    assert schema["properties"]["at"] == {"type": "string", "format": "time"}
+    when = schema["$defs"]["_Visit"]["properties"]["when"]
+    assert when["anyOf"][0] == {"type": "string", "format": "date-time"}

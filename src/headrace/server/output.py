@@ -19,6 +19,7 @@ from headrace.server import _pydantic
 from headrace.server.content import ToolResult, is_block_type
 from headrace.server.hints import alternatives, decode_custom, prepare, strip
 from headrace.server.schema import check_schema, type_schema
+from headrace.server.validation import SchemaCheck, compile_schema
 
 __all__ = ("Output", "inspect_output")
 
@@ -32,14 +33,15 @@ class Output:
     revisions up to 2025-11-25 require (SF-06).
     """
 
-    __slots__ = ("_check", "_class", "_element", "is_object", "schema", "type")
+    __slots__ = ("_check", "_class", "_element", "_whole", "is_object", "schema", "type")
 
-    def __init__(self, schema: dict[str, Any], tp: Any = None) -> None:
+    def __init__(self, schema: dict[str, Any], tp: Any = None, whole: SchemaCheck | None = None) -> None:
         self.schema = schema
         self.is_object = schema.get("type") == "object"
         self.type = tp
         self._check: Callable[[bytes], Any] | None = None
         self._class = self._element = None
+        self._whole = whole
         if tp is not None:
             self._check = msgspec.json.Decoder(tp, dec_hook=decode_custom).decode
             self._class = _instance_class(tp)
@@ -50,14 +52,22 @@ class Output:
     @property
     def instance_class(self) -> Any:
         """The class whose instances pass unseen, or ``None``."""
-        return self._class
+        return None if self._whole is not None else self._class
+
+    @property
+    def checked_whole(self) -> bool:
+        """A schema written by hand decides, not the type."""
+        return self._whole is not None
 
     def check(self, value: Any, data: bytes) -> None:
         """Checks a result and its JSON. Raises msgspec.ValidationError when the promise is not kept.
 
-        Instances of the promised class pass unseen, and so does a list of them; everything else is
+        A schema written by hand is checked whole (:mod:`headrace.server.validation`). Instances of
+        the promised class pass otherwise unseen, and so does a list of them; everything else is
         decoded from the JSON that is about to be sent, which is the exact test.
         """
+        if self._whole is not None:
+            self._whole.check(data)  # and the annotation still holds
         if self._class is not None and isinstance(value, self._class):
             return
         if self._element is not None and type(value) is list and set(map(type, value)) <= {self._element}:
@@ -93,7 +103,9 @@ def inspect_output(annotation: Any, schema: dict[str, Any] | None = None, *, whe
         except (TypeError, NameError):
             tp = found = None  # no JSON form: results are rendered by their value
     if schema is not None:
-        return Output(check_schema(schema, f"{where}: output_schema", object_root=False), tp)
+        what = f"{where}: output_schema"
+        checked = check_schema(schema, what, object_root=False)
+        return Output(checked, tp, compile_schema(checked, what))
     if not found or _is_text(found):
         return None
     return Output(found, tp)

@@ -200,7 +200,7 @@ class ResultRenderer:
         For ``int``, ``float`` and ``bool`` exact values are meant, and an int also keeps the promise of a
         float. The caller may write such values without asking :meth:`wire`.
         """
-        if self.output is None:
+        if self.output is None or self.output.checked_whole:
             return None
         tp = self.output.type
         if tp in (int, float, bool):

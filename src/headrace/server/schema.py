@@ -14,6 +14,7 @@ import msgspec
 
 from headrace.errors import UsageError
 from headrace.server import _pydantic
+from headrace.server.formats import add_formats
 from headrace.server.hints import Choice, describe_type
 
 __all__ = ("HEADER_KEY", "Header", "HeaderParameter", "ParameterSchema", "UnsupportedType", "check_schema",
@@ -94,6 +95,7 @@ class _Components:
             if not defs.keys() & self.defs.keys():
                 break
             self._taken = frozenset(defs)  # definitions of hooks give way to those of msgspec
+        add_formats(types, schemas, defs)
         self.defs.update(defs)
         return list(schemas)
 
