@@ -51,23 +51,30 @@ if TYPE_CHECKING:
     )
     from headrace.protocol.tasks.store import MemoryTaskStore
     from headrace.server.app import Server
+    from headrace.server.completion import Completion
     from headrace.server.content import Audio, Image, ToolResult
+    from headrace.server.features import CacheHint
+    from headrace.server.prompts import AssistantMessage, UserMessage
     from headrace.server.schema import Header
     from headrace.server.tasks.sqlite_store import SqliteTaskStore
 
 __all__ = (
-    "Audio", "AuthenticationFailed", "CannotAsk", "Client", "ClientCapabilityMissing", "ClientRefused",
-    "ConnectFailed", "ConnectionClosed", "Context", "Declined", "Elicited", "Header", "HeadraceError",
-    "HttpStatusError", "Image", "InputNeeded", "InputRefused", "InputRequired", "InvalidAnswer",
-    "Limits", "LocalProtocolError", "MemoryTaskStore", "NotOffered", "OverloadedError",
-    "RemoteProtocolError", "RequestTimeout", "ResourceNotFound", "RpcError", "Server", "SqliteTaskStore",
-    "ToolError", "ToolResult", "UrlElicitationRequired", "UsageError", "__version__", "ask_elicit",
-    "ask_elicit_url", "ask_roots", "ask_sample", "connect", "errors", "titled",
+    "AssistantMessage", "Audio", "AuthenticationFailed", "CacheHint", "CannotAsk", "Client",
+    "ClientCapabilityMissing", "ClientRefused", "Completion", "ConnectFailed", "ConnectionClosed",
+    "Context", "Declined", "Elicited", "Header", "HeadraceError", "HttpStatusError", "Image", "InputNeeded",
+    "InputRefused", "InputRequired", "InvalidAnswer", "Limits", "LocalProtocolError", "MemoryTaskStore",
+    "NotOffered", "OverloadedError", "RemoteProtocolError", "RequestTimeout", "ResourceNotFound",
+    "RpcError", "Server", "SqliteTaskStore", "ToolError", "ToolResult", "UrlElicitationRequired",
+    "UsageError", "UserMessage", "__version__", "ask_elicit", "ask_elicit_url", "ask_roots", "ask_sample",
+    "connect", "errors", "titled",
 )  # fmt: skip
 
 _HOMES = {
+    "AssistantMessage": "headrace.server.prompts",
     "Audio": "headrace.server.content",
+    "CacheHint": "headrace.server.features",
     "Client": "headrace.client",
+    "Completion": "headrace.server.completion",
     "Context": "headrace.protocol.context",
     "Elicited": "headrace.protocol.elicited",
     "Header": "headrace.server.schema",
@@ -78,6 +85,7 @@ _HOMES = {
     "Server": "headrace.server.app",
     "SqliteTaskStore": "headrace.server.tasks.sqlite_store",
     "ToolResult": "headrace.server.content",
+    "UserMessage": "headrace.server.prompts",
     "UrlElicitationRequired": "headrace.protocol.input_needed",
     "ask_elicit": "headrace.protocol.input_needed",
     "ask_elicit_url": "headrace.protocol.input_needed",

@@ -25,7 +25,13 @@ HeadraceError
 
 from typing import Any
 
-from headrace.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, MISSING_CLIENT_CAPABILITY
+from headrace.jsonrpc import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    MISSING_CLIENT_CAPABILITY,
+    RESOURCE_NOT_FOUND,
+)
 
 __all__ = (
     "AuthenticationFailed", "CannotAsk", "ClientCapabilityMissing", "ClientRefused", "ConnectFailed",
@@ -202,6 +208,11 @@ class ResourceNotFound(RpcError):
     def __init__(self, code: int, message: str, data: Any = None, *, uri: str, http_status: int | None = None) -> None:
         super().__init__(code, message, data, http_status=http_status)
         self.uri = uri
+
+    def answer_for(self, exchange: Any) -> Exception:
+        """What a request is answered with whose handler lets this through: the code of its own era."""
+        code = INVALID_PARAMS if exchange.revision.modern else RESOURCE_NOT_FOUND
+        return RpcError(code, "resource not found", {"uri": self.uri})
 
 
 class InputRequired(HeadraceError):

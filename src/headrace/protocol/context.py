@@ -171,6 +171,15 @@ class Context:
 
         return client_capabilities(self._exchange)
 
+    @property
+    def client_extensions(self) -> dict[str, Any]:
+        """Extensions that the client speaks, identifier to settings (VN-31, VN-32); empty without any.
+
+        An extension is used only with a client that is in here; without it a handler does with the core.
+        """
+        found = self.client_capabilities.get("extensions")
+        return found if isinstance(found, dict) else {}
+
     def elicit(self, message: str, schema: Any = None, *, timeout: float | None = None) -> Any:
         """Shows the client's user a form; gives :class:`headrace.Elicited` with the action and the content.
 
