@@ -85,6 +85,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Questions of a server (roots, sampling, elicitation) that a client answers at once. Beyond: they wait."""
     max_input_time: float = 3_600.0
     """A call of the modern era from its first question for client input on. Beyond: RequestTimeout."""
+    max_cache_entries: int = 1_024
+    """Results that a client keeps for as long as the server allows. Beyond: the least recently used goes."""
+    max_cache_bytes: int = 16 * _MIB
+    """The same in bytes; a result of more than an eighth of it is not kept."""
+    max_schema_nodes: int = 50_000
+    """Objects and arrays of an output schema, and schemas that apply to one value. Beyond: it cannot be used."""
     max_listen_changes: int = 1_024
     """Changes that wait in one listen of a client, equal ones counted once. Beyond: the oldest are dropped."""
     connect_timeout: float = 30.0

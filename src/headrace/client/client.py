@@ -10,9 +10,10 @@ from headrace.client.arguments import as_object, encode, members, seconds
 from headrace.client.core import Options, ProgressCallback
 from headrace.client.results import CallResult, decode_any, reader_of
 from headrace.client.rounds import InputAsked
+from headrace.client.schemas import OutputSchemas
 from headrace.client.subscriptions import Subscriptions
 from headrace.errors import ConnectionClosed, LocalProtocolError, UsageError
-from headrace.jsonrpc import LOG_LEVEL, LOG_LEVELS
+from headrace.jsonrpc import LOG_LEVEL, LOG_LEVELS, R3
 
 if TYPE_CHECKING:
     from headrace.client.channels import Channel
@@ -33,7 +34,12 @@ class Client(Subscriptions):
     def __init__(self, channel: Channel, agreement: Agreement, options: Options) -> None:
         super().__init__(channel, agreement, options)
         self._prefixes: dict[str, bytes] = {}
+        self._output_schemas: dict[str, Any] = {}
         self._decode_call = self._reader(CallResult, asks=True)
+        if options.validate and self.protocol_version >= R3:
+            self._schemas = OutputSchemas(self._limits, self._log.warning)
+            self._output_schemas = self._schemas.known
+            channel.session.watch.stale.append(self._schemas.changed)
         if self._http is not None and self._modern:
             from headrace.client.headers import ToolHeaders
 
@@ -74,7 +80,8 @@ class Client(Subscriptions):
 
         A tool that fails gives a result with ``is_error``. Raises :class:`RpcError` for the server's error
         answer, :class:`RequestTimeout` (the server is told), :class:`ConnectionClosed` when the connection
-        ends first, :class:`RemoteProtocolError` for an answer that is no tool result. Cancelling the
+        ends first, :class:`RemoteProtocolError` for an answer that is no tool result, or whose structured
+        content does not fit the output schema that the tool was last listed with (SF-06). Cancelling the
         waiting task cancels the call at the server (B75). Raises :class:`InputRequired` when the server asks
         for input that has no callback, :class:`InputRefused` when a callback refuses or fails.
         """
@@ -103,6 +110,8 @@ class Client(Subscriptions):
                 meta=meta,
                 arguments=raw,
             )
+            if name in self._output_schemas:
+                self._check(name, outcome)
             return outcome
         # The common call of a line connection, without a detour.
         call = self._mux.call(
@@ -121,6 +130,8 @@ class Client(Subscriptions):
             result = await self._request(
                 "tools/call", prefix + raw, self._decode_call, timeout, name=name, asked=result
             )
+        if self._output_schemas and name in self._output_schemas:
+            self._check(name, result)
         return result  # type: ignore[no-any-return]
 
     # --- the rest ------------------------------------------------------------------------------------
@@ -174,6 +185,8 @@ class Client(Subscriptions):
             meta=meta,
             arguments=as_object(rest.get("arguments"), "arguments") if method == "tools/call" else b"{}",
         )
+        if self._output_schemas and name in self._output_schemas:
+            self._check(name, result)
         return result  # type: ignore[no-any-return]
 
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
@@ -183,6 +196,10 @@ class Client(Subscriptions):
             raise ConnectionClosed(self._mux.close_reason or "the connection does not take the notification")
 
     # --- how -----------------------------------------------------------------------------------------
+
+    def _check(self, name: str, result: Any) -> None:
+        if self._schemas is not None and type(result) is CallResult:
+            self._schemas.check(name, result)
 
     def _prefix(self, name: str) -> bytes:
         """The members before the arguments of a tool."""

@@ -33,6 +33,7 @@ from headrace.transports.address import parse_address
 if TYPE_CHECKING:
     import ssl as ssl_module
 
+    from headrace.client.cache import SharedCache
     from headrace.client.inputs import ElicitParams
     from headrace.server.app import Server
     from headrace.transports.tap import Tap
@@ -71,6 +72,8 @@ def connect(
     capabilities: Mapping[str, Any] | None = None,
     reset_timeout_on_progress: bool = False,
     max_total_timeout: float | None = None,
+    cache: bool | SharedCache = True,
+    validate: bool = True,
 ) -> AbstractAsyncContextManager[Client]:
     """Connects to a server: ``async with connect("http://127.0.0.1:8000/mcp") as client:``.
 
@@ -116,6 +119,10 @@ def connect(
     :param reset_timeout_on_progress: progress of any request restarts the clock of its timeout (B80).
     :param max_total_timeout: seconds that any request may take in all, whatever its progress (default one hour
         with ``reset_timeout_on_progress``, else none).
+    :param cache: use results again as long as the server allows (2026-07-28, SF-52). ``False``: never; a
+        :class:`headrace.client.cache.SharedCache`: share those that are public with other clients.
+    :param validate: check structured content against the output schemas of the tools that were listed (SF-06);
+        needs the package ``jsonschema-rs`` (``headrace[schema]``).
 
     :param transport: of an ``http://`` or ``https://`` URL: ``"http"`` for Streamable HTTP only, ``"sse"`` for
         the HTTP+SSE of 2024-11-05 only; found out by default (VN-48).
@@ -174,6 +181,8 @@ def connect(
         inputs=inputs_offered,
         timeout=seconds(timeout, bounds.request_timeout),
         extend=reset_timeout_on_progress,
+        cache=cache,
+        validate=validate,
         latest=max_total_timeout if max_total_timeout is None else seconds(max_total_timeout, 0),
     )
     return _Connect(parsed, options, log_level, on_log, on_list_changed, on_resource_updated)

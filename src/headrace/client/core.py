@@ -27,6 +27,7 @@ from headrace.errors import (
 from headrace.jsonrpc import HEADER_MISMATCH
 
 if TYPE_CHECKING:
+    from headrace.client.cache import ResultCache, SharedCache
     from headrace.client.channels import Channel
     from headrace.client.headers import ToolHeaders
     from headrace.client.inputs import Inputs
@@ -58,6 +59,8 @@ class Options:
         timeout: float,
         extend: bool = False,
         latest: float | None = None,
+        cache: bool | SharedCache = True,
+        validate: bool = True,
     ) -> None:
         self.offer = offer
         self.limits = limits
@@ -65,6 +68,8 @@ class Options:
         self.timeout = timeout
         self.extend = extend
         self.latest = latest
+        self.cache = cache
+        self.validate = validate
 
 
 class Request:
@@ -125,6 +130,13 @@ class Core:
             from headrace.client.recovery import Recovery
 
             self._recovery = Recovery(channel, agreement, self._offer, self._limits)
+        self._cache: ResultCache | None = None
+        if self._modern and options.cache is not False:
+            from headrace.client.cache import ResultCache, Store
+
+            shared = None if options.cache is True or self._http is None else options.cache.store
+            self._cache = ResultCache(Store(self._limits), shared, self._origin() if shared is not None else "")
+            channel.session.watch.stale.append(self._cache.changed)
         self._direct = self._http is None and not options.extend and options.latest is None
         """Whether a plain tool call takes the short way."""
         self._set_meta(self._offer.meta if self._modern else b"")
@@ -190,6 +202,44 @@ class Core:
         """Members of ``_meta`` of every request, and what closes the params of a plain call."""
         self._meta = meta
         self._tail = b',"_meta":{' + meta + b"}}" if meta else b"}"
+
+    def _origin(self) -> str:
+        """What names the server in a shared cache."""
+        return f"{self._http.endpoint} {self.protocol_version}"
+
+    async def _fetch(
+        self,
+        method: str,
+        body: bytes,
+        decode: Callable[[bytes], Any],
+        timeout: float | None,
+        *,
+        refresh: bool = False,
+        uri: str | None = None,
+        asks: bool = False,
+        **options: Any,
+    ) -> Any:
+        """A request whose result may be used again (SF-52); ``refresh`` asks the server whatever is kept.
+        ``asks``: it may ask for client input, and what came after that is never kept (MX-37)."""
+        cache = self._cache
+        if cache is None:
+            return await self._request(method, body, decode, timeout, **options)
+        key = body.decode()
+        raw = None if refresh else cache.get(method, key)
+        if raw is not None:
+            return decode(raw)
+        asked = cache.now()
+        first = True
+
+        def read(raw: bytes) -> Any:
+            nonlocal first
+            result = decode(raw)
+            if first and type(result) is not InputAsked:
+                cache.put(method, key, raw, result.ttl_ms, result.cache_scope, asked, uri)
+            first = first and not asks
+            return result
+
+        return await self._request(method, body, read, timeout, **options)
 
     async def _request(
         self,

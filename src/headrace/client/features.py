@@ -37,25 +37,36 @@ class Features(Lists):
         meta: Mapping[str, Any] | None = None,
         input_responses: Mapping[str, Any] | None = None,
         request_state: str | None = None,
+        refresh: bool = False,
     ) -> ResourceResult:
         """Reads a resource (SF-21): ``.text``, ``.data`` (bytes), or its ``.contents`` one by one.
 
-        The options are those of :meth:`headrace.Client.call_tool`. Raises :class:`ResourceNotFound` when the
+        ``refresh`` asks the server also for what it allowed to use again (SF-52); the other options are those
+        of :meth:`headrace.Client.call_tool`. Raises :class:`ResourceNotFound` when the
         server has no such resource, else as :meth:`headrace.Client.call_tool` does.
         """
         self._needs("resources")
         body = b'"uri":' + encode(uri)
         more = self._by_hand(input_responses, request_state)
         try:
-            result: ResourceResult = await self._request(
-                "resources/read",
-                body + more,
-                self._reader(ResourceResult, asks=True),
-                timeout,
-                name=uri,
-                on_progress=on_progress,
-                meta=meta,
-            )
+            result: ResourceResult
+            read = self._reader(ResourceResult, asks=True)
+            if more or meta is not None:  # a retry, or a question of its own: never kept (MX-37)
+                result = await self._request(
+                    "resources/read", body + more, read, timeout, name=uri, on_progress=on_progress, meta=meta
+                )
+            else:
+                result = await self._fetch(
+                    "resources/read",
+                    body,
+                    read,
+                    timeout,
+                    refresh=refresh,
+                    uri=uri,
+                    asks=True,
+                    name=uri,
+                    on_progress=on_progress,
+                )
         except RpcError as exc:
             if not self._says_not_found(exc):
                 raise
@@ -136,6 +147,12 @@ class Features(Lists):
             "completion/complete", body, self._reader(CompletionResult), timeout
         )
         return result.completion
+
+    def clear_cache(self) -> None:
+        """Forgets the results that are kept for this client; for when it acts for somebody else from now on,
+        with another token for example (SF-53)."""
+        if self._cache is not None:
+            self._cache.clear()
 
     # --- roots ---------------------------------------------------------------------------------------
 

@@ -315,7 +315,7 @@ class Listen:
 
     def _pause(self, attempts: int, end: HeadraceError | None) -> float:
         """Seconds before the next attempt: growing, and as long as the server asks for (B40)."""
-        pause = min(FIRST_PAUSE * 2 ** (attempts - 1), LAST_PAUSE)
+        pause = min(FIRST_PAUSE * 2.0 ** (attempts - 1), LAST_PAUSE)
         asked: float | None = end.retry_after if isinstance(end, HttpStatusError) else None
         return pause if asked is None else max(pause, min(asked, self._wire.limits.max_reconnect_wait))
 
