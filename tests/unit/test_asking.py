@@ -726,6 +726,21 @@ def test_mx13_a_question_has_a_time_limit(run, thread):
     run(serve, app, body)
 
 
+def test_mx13_a_question_that_nobody_answers_fails_the_call(run):
+    app = make(limits=Limits(ask_timeout=0.02))
+
+    @app.tool
+    async def t(ctx: Context) -> str:
+        return (await ctx.elicit("?")).action
+
+    async def body():
+        pipe = AskPipe(app, R4)
+        result = (await pipe.answer_to(pipe.request("tools/call", {"name": "t"})))["result"]
+        assert result["isError"] and "did not answer" in text_of(result)
+
+    run(serve, app, body)
+
+
 def test_threads_are_freed_when_the_connection_goes(run):
     app, ends = make(), []
 

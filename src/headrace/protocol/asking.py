@@ -22,7 +22,9 @@ from headrace.errors import (
     InvalidAnswer,
     LocalProtocolError,
     OverloadedError,
+    RequestTimeout,
     RpcError,
+    ToolError,
 )
 from headrace.jsonrpc import CLIENT_CAPABILITIES, R3, R4
 
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from headrace.protocol.input_needed import Needs
 
 __all__ = (
-    "ELICIT", "ROOTS", "SAMPLE", "Asker", "LiveAsker", "ask", "asker_of", "check_capability",
+    "ELICIT", "ROOTS", "SAMPLE", "AnswerTimeout", "Asker", "LiveAsker", "ask", "asker_of", "check_capability",
     "client_capabilities", "decode_object", "ended", "origin_of",
 )  # fmt: skip
 
@@ -207,6 +209,14 @@ def _retrieve(task: Any) -> None:
         task.exception()
 
 
+class AnswerTimeout(RequestTimeout):
+    """The client did not answer a question in time; the question was taken back."""
+
+    def answer_for(self, exchange: Exchange) -> Exception:
+        """What a request is answered with whose handler lets this through."""
+        return ToolError(f"the client did not answer: {self}")
+
+
 class LiveAsker(Asker):
     """Era H: a question is a request of ours on the request's own stream (HO-06, HO-43, SEP-2260)."""
 
@@ -230,6 +240,8 @@ class LiveAsker(Asker):
             raise CannotAsk(f"there is no channel to the client for {method}: {exc}") from None
         try:
             answer: dict[str, Any] = await call
+        except RequestTimeout as exc:
+            raise AnswerTimeout(str(exc)) from None
         except RpcError as exc:
             kind = Declined if exc.code == -1 else ClientRefused
             raise kind(method, exc.code, exc.message, exc.data) from None

@@ -312,10 +312,11 @@ class Context:
         return question
 
     def _complete(self, method: bytes, params: bytes) -> None:
-        if not self._exchange.open:
-            self._exchange.mux.gate.announce(method, params)
-        else:
-            self._exchange.notify(method, params)
+        exchange = self._exchange
+        if exchange.open:
+            exchange.notify(method, params)
+        elif (announce := getattr(exchange.mux.gate, "announce", None)) is not None:
+            announce(method, params)
 
     def _send(self, method: bytes, params: bytes) -> Any:
         return self._exchange.notify(method, params) or self._sent()

@@ -23,6 +23,7 @@ from functools import lru_cache
 from typing import Any
 
 import msgspec
+import msgspec.inspect
 
 from headrace.errors import CannotAsk, InvalidAnswer, UsageError
 from headrace.jsonrpc import R3, R4
@@ -123,6 +124,11 @@ def _form_of_type(kind: Any) -> Form:
     schema = _resolve(schemas[0], defs)
     if schema.get("type") != "object" or "properties" not in schema:
         raise UsageError(f"{kind!r} cannot be a form: give a class with fields, or a JSON Schema")
+    for field in getattr(msgspec.inspect.type_info(kind), "fields", ()):
+        # msgspec names no format where it takes times without an offset as well.
+        options = field.type.types if isinstance(field.type, msgspec.inspect.UnionType) else (field.type,)
+        if any(isinstance(option, msgspec.inspect.DateTimeType) for option in options):
+            schema["properties"][field.encode_name] = {**schema["properties"][field.encode_name], "format": "date-time"}
     return Form({**schema, "$defs": defs}, lambda content: msgspec.convert(content, kind, str_keys=True))
 
 
@@ -138,7 +144,9 @@ def _resolve(schema: Mapping[str, Any], defs: Mapping[str, Any]) -> dict[str, An
         target = defs.get(str(reference).rpartition("/")[2])
         if target is None:
             raise UsageError(f"a form has no definition for {reference}")
-        schema = {**target, **{key: value for key, value in schema.items() if key != "$ref"}}
+        # The title of what is referred to is the name of a class, not of this field.
+        own = {key: value for key, value in target.items() if key != "title"}
+        schema = {**own, **{key: value for key, value in schema.items() if key != "$ref"}}
     raise UsageError("a form has references that lead nowhere")
 
 
