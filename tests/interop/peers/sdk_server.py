@@ -2,7 +2,6 @@
 
 import logging
 import sys
-
 from typing import Annotated
 
 import anyio
