@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from headrace.transports.tap import Tap
 
 _LAST_WORDS = 0.05  # seconds an embedded server has to take in what the client sent last
+_STREAM_GRACE = 1.0  # seconds a server has to open its own event stream before the first call goes out
 
 __all__ = ("Channel", "CommandTarget", "HttpTarget", "LineTarget", "MemoryTarget", "Target")
 
@@ -203,6 +204,9 @@ class _HttpChannel(Channel):
         self.http.protocol_version = revision
         await self.http.post("notifications/initialized")
         self.stream = self.http.open_stream(self.stream_ended)  # B118: not before the session is up
+        # What a server sends outside of an answer has no other way, and many drop it while the stream is not
+        # there yet: a call whose question is lost waits for ever. Some hold the head back until there is an event.
+        await asyncio.wait([self.stream.answered()], timeout=_STREAM_GRACE)
 
     def stop(self, reason: HeadraceError) -> None:
         if self.recovery is not None:

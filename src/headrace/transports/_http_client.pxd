@@ -20,6 +20,8 @@ cdef class ClientStream(ClientRequest):
     cdef readonly bint ended
     cdef bint news                       # this connection brought a message
     cdef Reconnect reconnect
+    cdef object first                    # future of answered(), or None
+    cdef int settle(self) except -1
     cdef int wait(self, SseFramer framer, object exc) except -1
     cdef int finish(self, object exc) except -1
 

@@ -104,10 +104,24 @@ cdef class ClientStream(ClientRequest):
             head += b"Last-Event-ID: " + id + b"\r\n"
         return head + b"\r\n"
 
+    def answered(self):
+        """A future that is done once the server has answered the first attempt, whatever the answer, or it failed."""
+        if self.first is None:
+            self.first = self.channel.mux.runtime.create_future()
+            if self.opened or self.ended:
+                self.settle()
+        return self.first
+
+    cdef int settle(self) except -1:
+        if self.first is not None and not self.first.done():
+            self.first.set_result(None)
+        return 0
+
     cdef int on_head(self, const hr_head *h) except -1:
         cdef int mode = self.judge(h)
         if mode >= 0:
             return mode
+        self.settle()
         if h.status == 200 and h.seen >> HR_H_CONTENT_TYPE & 1 and sse_type(
             h.known[HR_H_CONTENT_TYPE].p, <Py_ssize_t>h.known[HR_H_CONTENT_TYPE].n
         ):
@@ -165,6 +179,7 @@ cdef class ClientStream(ClientRequest):
         a call gets through, so that a server that is down hears nothing of an idle client."""
         cdef Reconnect reconnect = self.reconnect
         cdef ChannelState channel = self.channel
+        self.settle()
         reconnect.ended(framer, self.news)
         if channel.pool.closed:
             return 0
@@ -186,6 +201,7 @@ cdef class ClientStream(ClientRequest):
         if self.ended:
             return 0
         self.ended = True
+        self.settle()
         (<HttpChannel>self.channel).streams.discard(self)
         callback = self.notify_end
         self.notify_end = None
@@ -196,6 +212,7 @@ cdef class ClientStream(ClientRequest):
     def close(self):
         """Ends it; ``on_end`` is not called. Safe to repeat."""
         self.ended = True
+        self.settle()
         self.notify_end = None
         (<HttpChannel>self.channel).streams.discard(self)
         self.channel.pool.withdraw(self)

@@ -159,3 +159,82 @@ async def test_trigger_tool_change() -> str:
     app.add_tool(transient, name="test_transient")
     app.remove_tool("test_transient")
     return "Mutation triggered"
+
+
+@app.tool
+async def test_trigger_prompt_change() -> str:
+    """Changes the list of prompts."""
+
+    async def transient() -> str:
+        """Here for a moment."""
+        return ""
+
+    app.add_prompt(transient, name="test_transient")
+    app.remove_prompt("test_transient")
+    return "Mutation triggered"
+
+
+@app.tool
+async def test_reconnection(ctx: Context) -> str:
+    """Ends its event stream while it works; the answer waits for the client to come back."""
+    await asyncio.sleep(0.05)
+    ctx.close_stream(retry=0.5)
+    await asyncio.sleep(0.1)
+    return "Reconnection test completed successfully."
+
+
+# --- resources ---------------------------------------------------------------------------------------
+
+
+@app.resource("test://static-text", name="static-text", title="Static Text Resource", mime_type="text/plain")
+async def static_text() -> str:
+    """A static text resource."""
+    return "This is the content of the static text resource."
+
+
+@app.resource("test://static-binary", name="static-binary", title="Static Binary Resource", mime_type="image/png")
+async def static_binary() -> bytes:
+    """A static binary resource."""
+    return PNG
+
+
+@app.resource("test://watched-resource", name="watched-resource", mime_type="text/plain")
+async def watched_resource() -> str:
+    """A resource to subscribe to."""
+    return "Watched resource content"
+
+
+@app.resource("test://template/{id}/data", name="template", mime_type="application/json")
+async def template(id: str) -> dict[str, Any]:
+    """A resource template with a parameter."""
+    return {"id": id, "templateTest": True, "data": f"Data for ID: {id}"}
+
+
+# --- prompts -----------------------------------------------------------------------------------------
+
+
+@app.prompt
+async def test_simple_prompt() -> str:
+    """A prompt without arguments."""
+    return "This is a simple prompt for testing."
+
+
+@app.prompt(complete={"arg1": ["test", "testing", "paris", "park", "party"]})
+async def test_prompt_with_arguments(arg1: str, arg2: str) -> str:
+    """A prompt with arguments."""
+    return f"Prompt with arguments: arg1='{arg1}', arg2='{arg2}'"
+
+
+@app.prompt
+async def test_prompt_with_embedded_resource(resourceUri: str) -> list[Any]:
+    """A prompt with an embedded resource."""
+    return [
+        resource(resourceUri, "text/plain", "Embedded resource content for testing."),
+        "Please process the embedded resource above.",
+    ]
+
+
+@app.prompt
+async def test_prompt_with_image() -> list[Any]:
+    """A prompt with an image."""
+    return [Image(PNG), "Please analyze the image above."]
