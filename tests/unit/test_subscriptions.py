@@ -231,7 +231,7 @@ def test_a_slow_reader_costs_a_bounded_amount_and_gets_the_last_state(run):
                 if n % 20 == 0:
                     await asyncio.sleep(0.001)
                 most = max(most, len(one.due))
-            await until(lambda: len(one.due) == 21)
+            await until(lambda: len(one.due) == 21 and not app.hub._uris and not app.hub._kinds)
             reader.transport.resume_reading()
             await until(lambda: not one.due)
             await asyncio.sleep(0.02)
@@ -446,3 +446,30 @@ def test_a_stopped_server_forgets_and_starts_again(run):
         return len(app.hub.listens)
 
     assert run(main) == 0
+
+
+def test_sf23_sf60_updates_and_list_changes_on_a_get_stream(run):
+    """Handshake-era sessions over HTTP: each gets what it subscribed to, on its own stream."""
+    app = make(tiny(notify_interval=0.001))
+
+    async def main():
+        async with site(app) as s:
+            peer = await s.connect()
+            one, two = await s.open_session(peer), await s.open_session(peer)
+            streams = [await s.open_stream(sid) for sid in (one, two)]
+            subscribed = await peer.ask(s.legacy(one, "resources/subscribe", {"uri": "a://1"}))
+            app.notify_resource_updated("a://1")
+            first = [(await streams[0].event())[1]]
+            app.add_prompt(lambda: "x", name="q")
+            first.append((await streams[0].event())[1])
+            second = (await streams[1].event())[1]
+            ended = await peer.ask(s.request("DELETE", mcp_session_id=one))
+            watched = dict(app.hub._watchers)
+            return subscribed, first, second, ended, watched
+
+    subscribed, first, second, ended, watched = run(main)
+    assert subscribed.json["result"] == {}
+    assert [m["method"] for m in first] == ["notifications/resources/updated", "notifications/prompts/list_changed"]
+    assert first[0]["params"] == {"uri": "a://1"}
+    assert second["method"] == "notifications/prompts/list_changed"
+    assert ended.status in (200, 204) and watched == {}

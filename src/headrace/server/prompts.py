@@ -119,6 +119,8 @@ class PromptEntry:
         return self.signature.arguments(**values)
 
     def _value(self, parameter: Parameter, text: str) -> Any:
+        if parameter.type is str:
+            return text
         try:
             if parameter.name in self.structured:
                 return msgspec.json.decode(text, type=parameter.type, dec_hook=decode_custom)
