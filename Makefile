@@ -94,6 +94,7 @@ bench: build $(VENV)/.ready-test peers
 	@$(PY) -m pytest -q -n0 -p no:cacheprovider benchmarks/micro_codec.py --benchmark-max-time=0.3 --benchmark-min-rounds=3 \
 		--benchmark-columns=min,median,ops --benchmark-sort=name
 	@$(PY) benchmarks/micro_inflight_memory.py
+	@$(PY) benchmarks/callgrind_calls.py --compare benchmarks/results/instructions.json
 	@$(PY) benchmarks/run.py
 
 dist: $(VENV)/.ready

@@ -6,7 +6,7 @@ A session lives while a request is in flight, a stream is open or something arri
 
 from __future__ import annotations
 
-import secrets
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -27,13 +27,13 @@ class HttpSession(StreamingSession):
     """One session, found by its id."""
 
     mixed_batches = False
+    version = b""
+    """The negotiated revision, as the MCP-Protocol-Version header must name it (HO-41)."""
+    used = 0.0
 
     def __init__(self, server: Any, store: SessionStore) -> None:
         super().__init__(server, store.settings)
-        self.id = secrets.token_urlsafe(24)
-        self.version = b""
-        """The negotiated revision, as the MCP-Protocol-Version header must name it (HO-41)."""
-        self.used = 0.0
+        self.id = os.urandom(24).hex()
         self.bind(Mux(server.runtime, self, server.limits))
 
     def opened(self, revision: Revision, client_info: dict[str, Any], capabilities: dict[str, Any]) -> None:

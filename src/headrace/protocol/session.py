@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 __all__ = ("ServerSession", "check_modern_meta", "missing_meta", "unsupported_version")
 
 
+_NOTHING: dict[str, Any] = {}  # never changed, only replaced
+
+
 def missing_meta(envelope: Envelope) -> RpcError | None:
     """The answer to a modern request without its required ``_meta`` members (VN-21), or None."""
     faults = []
@@ -78,18 +81,20 @@ class ServerSession(Gate):
     mixed_batches = True
     """An array may hold requests and responses; over HTTP it may not (JR-21)."""
 
+    # Of the class while they are what they are for most: short sessions cost little to make.
+    initialized = False
+    ready = False
+    client_info: dict[str, Any] | None = None
+    client_capabilities: dict[str, Any] = _NOTHING
+    log_level: str | None = "info"
+    id: str | None = None
+    principal: Any = None
+
     def __init__(self, server: Any, tables: Tables) -> None:
         self.server = server
         self.tables = tables
         self.mux: Mux | None = None
         self.sink: Sink | None = None
-        self.initialized = False
-        self.ready = False
-        self.client_info: dict[str, Any] | None = None
-        self.client_capabilities: dict[str, Any] = {}
-        self.log_level: str | None = "info"
-        self.id: str | None = None
-        self.principal: Any = None
         self.subscriptions: set[str] = set()
         """URIs of ``resources/subscribe``; the hub keeps them (SF-23)."""
 

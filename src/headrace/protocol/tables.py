@@ -118,6 +118,7 @@ class Tables:
         self.by_name = {name: Revision(name, modern=False) for name in SERVED_HANDSHAKES}
         self.detached = {name: Revision(name, modern=False) for name in SERVED_HANDSHAKES}
         """The same where nothing is kept between two requests of a client (HO-35)."""
+        self._welcomes: dict[tuple[str, bool], bytes] = {}
         self.render()
         self.handshake = Revision(
             LATEST_HANDSHAKE,
@@ -130,6 +131,7 @@ class Tables:
 
     def render(self) -> None:
         """Makes the handlers anew, in place: features or what is around them changed."""
+        self._welcomes.clear()
         for revision in (self.modern, *self.by_name.values()):
             own = self._modern_own if revision.modern else self._handshake_own
             requests = {**self.features.handlers(revision.name), **own}
@@ -162,15 +164,20 @@ class Tables:
         revision = self.by_name.get(params.protocol_version) or self.by_name[SERVED_HANDSHAKES[0]]
         session: ServerSession = exchange.mux.gate.begin(exchange)
         session.opened(revision, params.client_info, params.capabilities)
-        capabilities = self.features.capabilities(revision.name)
+        return self._welcomes.get((revision.name, session.detached)) or self._welcome(revision.name, session.detached)
+
+    def _welcome(self, name: str, detached: bool) -> bytes:
+        """The result of ``initialize``; the same for every client of a revision."""
+        capabilities = self.features.capabilities(name)
         body: dict[str, Any] = {
-            "protocolVersion": revision.name,
-            "capabilities": detached_capabilities(capabilities) if session.detached else capabilities,
-            "serverInfo": implementation(self.features.info, revision.name),
+            "protocolVersion": name,
+            "capabilities": detached_capabilities(capabilities) if detached else capabilities,
+            "serverInfo": implementation(self.features.info, name),
         }
         if self.features.instructions is not None:
             body["instructions"] = self.features.instructions
-        return _encode(body)
+        made = self._welcomes[name, detached] = _encode(body)
+        return made
 
     def _set_level(self, exchange: Exchange) -> bytes:
         try:

@@ -9,7 +9,7 @@ from libc.stdint cimport uint64_t
 from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from libc.string cimport memcpy, memset
 
-from headrace.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST
+from headrace.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, R2
 
 from headrace.mux._mux cimport Mux
 from headrace.transports._http_endpoint cimport Connection, Endpoint, put_rpc_error, span_is
@@ -35,6 +35,7 @@ cdef enum:
     B_VERSION = 1 << HR_H_MCP_PROTOCOL_VERSION
 
 cdef bytes ALLOW_MODERN = b"Allow: POST\r\n"
+cdef bytes R2_NAME = R2.encode()
 cdef bytes ALLOW_SEALED = b"Allow: POST, DELETE\r\n"
 cdef bytes ALLOW_ALL = b"Allow: GET, POST, DELETE\r\n"
 
@@ -267,6 +268,8 @@ cdef class RequestLink(Connection):
         if version is not None and version not in ep.handshakes:
             return ep.mux
         if ep.stateless:
+            if not h.duplicate & B_VERSION:
+                exchange.fixed = ep.detached.get(version if version is not None else R2_NAME)
             return ep.mux
         if not h.seen & B_SESSION:
             exchange.bare = True

@@ -3,7 +3,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport uint32_t
 from libc.string cimport memcmp
 
-from headrace.mux._mux cimport Mux, Runtime, Sink
+from headrace.mux._mux cimport Mux, Revision, Runtime, Sink
 from headrace.wire._cjson cimport hr_span
 from headrace.wire._chttp cimport hr_head, hr_http1_limits
 from headrace.wire._outbuf cimport Outbuf
@@ -23,6 +23,8 @@ cdef class Endpoint:
     cdef readonly object sessions        # protocol.http_sessions.SessionStore
     cdef readonly Runtime runtime
     cdef readonly Mux mux                # requests outside sessions
+    cdef dict detached                   # version header -> table where nothing is kept (HO-35)
+    cdef Revision handshake              # table of `initialize`
     cdef readonly bytes path
     cdef readonly bint json_only
     cdef readonly bint sealed            # session ids carry their sessions: no GET, `by_id` is a cache

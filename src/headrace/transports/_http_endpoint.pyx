@@ -76,6 +76,8 @@ cdef class Endpoint:
         self.principal_of = principal_of
         door.mux = self.mux = Mux(self.runtime, door, limits, scoped=False)
         self.mux.modern = server.tables.modern
+        self.handshake = server.tables.handshake
+        self.detached = {name.encode(): each for name, each in server.tables.detached.items()}
         self.links = set()
         self.head_limits = head_limits(limits)
         self.modern = R5.encode()

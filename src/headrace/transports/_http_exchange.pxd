@@ -1,7 +1,7 @@
 # The sink of one HTTP exchange.
 from libc.stdint cimport uint32_t
 
-from headrace.mux._mux cimport Exchange, Sink
+from headrace.mux._mux cimport Exchange, Revision, Sink
 from headrace.transports._http_endpoint cimport Connection
 from headrace.wire._outbuf cimport Outbuf
 
@@ -21,6 +21,7 @@ cdef class HttpExchange(Sink):
     cdef int accept
     cdef bint old                        # HTTP/1.0: no chunked coding
     cdef bint version_ok                 # MCP-Protocol-Version names the modern revision, once
+    cdef Revision fixed                  # of a server without sessions: what the version header says
     cdef bint bare                       # neither a session nor a sign of the modern era
     cdef bint is_stream                  # GET
     cdef bint writing                    # between open_response and close_response

@@ -88,6 +88,7 @@ cdef class HttpExchange(Sink):
         self.old = link.head.minor == 0
         self.version_ok = False
         self.bare = False
+        self.fixed = None
         self.is_stream = False
         self.writing = False
         self.principal = None
@@ -136,6 +137,10 @@ cdef class HttpExchange(Sink):
             or env.protocol_version.n != <size_t>PyBytes_GET_SIZE(mux.modern.token)
             or memcmp(env.protocol_version.p, PyBytes_AS_STRING(mux.modern.token), env.protocol_version.n) != 0
         ):
+            if self.bare and env.protocol_version.n == 0 and text_is(&env.method, b"initialize", 10):
+                return self.link.endpoint.handshake
+            if self.fixed is not None and env.protocol_version.n == 0 and not text_is(&env.method, b"initialize", 10):
+                return self.fixed
             return None
         h = &self.link.head
         call = text_is(&env.method, b"tools/call", 10)
