@@ -6,7 +6,8 @@ A form is an object of primitive fields. Its schema is kept in the newest notati
 ==================  ===================================  ==========================================
 kind of field       2025-06-18                           2025-11-25 and later
 ==================  ===================================  ==========================================
-choice with titles  ``enum`` and ``enumNames``           ``oneOf`` of ``const`` and ``title``
+choice with titles  ``enum`` and ``enumNames``           ``oneOf`` of ``const`` and ``title``, or the older one
+                                                         where it was written by hand
 several choices     none: :class:`CannotAsk`             ``array`` of ``enum`` or titled ``anyOf``
 default             boolean fields                       all fields
 pattern             left out, checked here all the same  as it is
@@ -189,13 +190,15 @@ def _flatten_list(name: str, schema: dict[str, Any], defs: Mapping[str, Any], ke
     choices = _choices(name, items)
     if choices is None:
         raise UsageError(f"form field {name!r}: a list must be one of choices (Literal or Enum of texts)")
-    inner = {"anyOf": choices["oneOf"]} if "oneOf" in choices else {"type": "string", **choices}
+    titles = _titled(choices)
+    inner = {"anyOf": titles} if titles is not None else {"type": "string", **choices}
     bounds: dict[str, Any] = {key: schema[key] for key in ("minItems", "maxItems") if key in schema}
     return {"type": "array", "items": inner, **bounds, **kept}
 
 
 def _choices(name: str, schema: Mapping[str, Any]) -> dict[str, Any] | None:
-    """``{"enum": ...}`` or ``{"oneOf": ...}`` of a choice between texts; None for other fields."""
+    """A choice between texts: ``enum``, or ``oneOf``, or as it was written by hand ``enum`` and ``enumNames``, the
+    notation that newer revisions take as well; None for other fields."""
     values: Any
     titles: list[Any] | None
     if "oneOf" in schema:
@@ -211,12 +214,23 @@ def _choices(name: str, schema: Mapping[str, Any]) -> dict[str, Any] | None:
             raise UsageError(f"form field {name!r}: enumNames must name each of the {len(values)} choices")
     else:
         return None
+    if titles is not None:
+        titles = [title for value, title in zip(values, titles, strict=True) if value is not None]
     values = [value for value in values if value is not None]
     if not values or not all(isinstance(value, str) for value in values):
         raise UsageError(f"form field {name!r}: choices must be texts")
     if titles is None:
         return {"enum": values}
-    return {"oneOf": [{"const": v, "title": str(t)} for v, t in zip(values, titles, strict=True)]}
+    titles = [str(title) for title in titles]
+    if "oneOf" not in schema:
+        return {"enum": values, "enumNames": titles}
+    return {"oneOf": [{"const": v, "title": t} for v, t in zip(values, titles, strict=True)]}
+
+
+def _titled(choices: Mapping[str, Any]) -> list[dict[str, str]] | None:
+    if "enumNames" not in choices:
+        return choices.get("oneOf")
+    return [{"const": v, "title": t} for v, t in zip(choices["enum"], choices["enumNames"], strict=True)]
 
 
 # --- writing -------------------------------------------------------------------------------------------

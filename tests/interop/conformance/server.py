@@ -1,13 +1,17 @@
-"""The server under test: everything that the scenarios of the conformance suite ask a server for."""
+"""The server under test: everything that the scenarios of the conformance suite ask a server for.
+
+Questions to the client, tasks and skills are in modules of their own beside this one.
+"""
 
 import asyncio
 import base64
 from typing import Annotated, Any
 
+import questions
+import skills
 from msgspec import Meta
 
-from headrace import Context, RpcError, Server, ToolError
-from headrace.jsonrpc import MISSING_CLIENT_CAPABILITY
+from headrace import Context, Server, ToolError
 from headrace.server.content import Audio, Image
 from headrace.types import EmbeddedResource, TextResourceContents
 
@@ -123,12 +127,7 @@ async def test_custom_header(region: Annotated[str, Meta(extra_json_schema={"x-m
 @app.tool
 async def test_missing_capability(ctx: Context) -> str:
     """Needs a client that can sample."""
-    capabilities = ctx.meta.get("io.modelcontextprotocol/clientCapabilities", {})
-    if "sampling" not in capabilities:
-        raise RpcError(
-            MISSING_CLIENT_CAPABILITY, "the client cannot sample", {"requiredCapabilities": {"sampling": {}}}
-        )
-    return "the client can sample"
+    return (await ctx.sample("Are you there?", max_tokens=10)).content.text
 
 
 @app.tool
@@ -238,3 +237,7 @@ async def test_prompt_with_embedded_resource(resourceUri: str) -> list[Any]:
 async def test_prompt_with_image() -> list[Any]:
     """A prompt with an image."""
     return [Image(PNG), "Please analyze the image above."]
+
+
+for part in (questions, skills):
+    part.register(app)
