@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from headrace.protocol.seal import Sealer
     from headrace.protocol.tasks.store import TaskStore
+    from headrace.server.extensions import Extension
     from headrace.server.tasks.feature import TasksFeature
     from headrace.wire import Envelope
 
@@ -199,6 +200,13 @@ class Server(Registration):
         """Offers one more feature. Its methods and capabilities go before those that were there."""
         self._features.append(feature)
         self.features_changed()
+
+    def add_extension(self, extension: Extension) -> None:
+        """Offers an extension with its methods. Raises UsageError when one of them is served already."""
+        for revision in (self.tables.modern, *self.tables.by_name.values()):
+            if taken := extension.methods(revision.name).keys() & revision.requests.keys():
+                raise UsageError(f"{extension!r}: the method {min(taken).decode()!r} is served already")
+        self.add_feature(extension)
 
     def features_changed(self) -> None:
         """To be called when a feature begins to be offered, or has other methods: tables are made anew."""

@@ -7,14 +7,34 @@ from typing import Any
 
 import msgspec
 
+from headrace.errors import UsageError
 from headrace.jsonrpc import R2, R3, R4, R5, REVISIONS
 from headrace.server.signature import ToolSignature
 
-__all__ = ("prompt_definition", "resource_definition", "tool_definition", "warn_tool_name")
+__all__ = ("check_meta", "prompt_definition", "resource_definition", "tool_definition", "warn_tool_name")
 
 _log = logging.getLogger("headrace.server")
 _LEVEL = {revision: level for level, revision in enumerate(REVISIONS, start=1)}
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+
+
+_LABEL = r"[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
+_META_KEY = re.compile(rf"(?:({_LABEL}(?:\.{_LABEL})*)/)?(?:[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?)?")
+
+
+def check_meta(meta: Mapping[str, Any] | None, what: str) -> None:
+    """Refuses keys that ``_meta`` must not have (JR-40) and logs a warning for reserved ones (JR-41).
+
+    Keys are judged where they are made; those of a peer pass as they are. Raises :class:`UsageError`,
+    beginning with ``what``.
+    """
+    for key in meta or ():
+        found = _META_KEY.fullmatch(key) if isinstance(key, str) else None
+        if not found or not key:
+            raise UsageError(f"{what}: {key!r} cannot be a key of _meta: use name or com.example/name")
+        labels = (found[1] or "").split(".")
+        if len(labels) > 1 and labels[1].lower() in ("modelcontextprotocol", "mcp"):
+            _log.warning("%s: the _meta key %r is reserved for the protocol", what, key)
 
 
 def warn_tool_name(name: str) -> bool:

@@ -18,7 +18,7 @@ from headrace.jsonrpc import INVALID_PARAMS, REVISIONS
 from headrace.mux import Exchange, FunctionHandler, Handler
 from headrace.protocol.context import Context
 from headrace.server.content import is_block_type, to_block
-from headrace.server.definitions import prompt_definition
+from headrace.server.definitions import check_meta, prompt_definition
 from headrace.server.features import Registry, with_meta
 from headrace.server.hints import decode_custom
 from headrace.server.invoke import Invoker
@@ -193,6 +193,7 @@ class PromptRegistry(Registry):
         """Registers ``function``. Raises :class:`UsageError` for what cannot be a prompt."""
         entry = PromptEntry(function, options)
         what = f"prompt {entry.name!r}"
+        check_meta(options.meta, what)
         with self.lock:
             if entry.name in self._entries:
                 raise UsageError(f"{what} is registered already; remove it first or choose another name")

@@ -18,7 +18,7 @@ from headrace.jsonrpc import INVALID_PARAMS, R5, RESOURCE_NOT_FOUND
 from headrace.mux import Exchange, FunctionHandler, Handler
 from headrace.protocol.context import Context
 from headrace.server.contents import MissingResource, guess_type, render_contents
-from headrace.server.definitions import resource_definition
+from headrace.server.definitions import check_meta, resource_definition
 from headrace.server.features import PRIVATE_NOW, CacheHint, Registry, with_meta
 from headrace.server.hints import decode_custom
 from headrace.server.invoke import Invoker
@@ -209,6 +209,7 @@ class ResourceRegistry(Registry):
         """Registers a function or constant. Raises :class:`UsageError` for what cannot be served."""
         entry = _Entry(uri, content, options)
         what = f"resource {uri!r}"
+        check_meta(options.meta, what)
         if len(uri) > self._host.limits.max_uri_bytes:
             raise UsageError(f"resource {uri[:100]!r}...: the URI is longer than limit max_uri_bytes allows")
         with self.lock:

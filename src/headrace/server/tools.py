@@ -12,7 +12,7 @@ from headrace.jsonrpc import INVALID_PARAMS, R4, SERVER_INFO
 from headrace.mux import Exchange, Handler, RawResult
 from headrace.protocol.context import Context, ThreadContext
 from headrace.server._tool import ASYNC, INLINE, THREAD, NamedHandler, ToolHandler
-from headrace.server.definitions import tool_definition, warn_tool_name
+from headrace.server.definitions import check_meta, tool_definition, warn_tool_name
 from headrace.server.features import Registry
 from headrace.server.listing import Listing
 from headrace.server.results import ResultRenderer
@@ -116,6 +116,7 @@ class ToolRegistry(Registry):
             raise UsageError(f"tool {name!r}: timeout must be a positive number of seconds")
         divert = self._check_task(name, options)
         warn_tool_name(name)
+        check_meta(options.meta, f"tool {name!r}")
         mode = ASYNC if signature.is_async else INLINE if options.inline else THREAD
         renderer = ResultRenderer(
             name, signature.output, modern_meta={SERVER_INFO: self._info}, complete=RawResult
