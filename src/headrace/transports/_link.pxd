@@ -34,6 +34,7 @@ cdef class LineLink(Sink):
 
     cdef int wake(self) except -1
     cdef int consume(self) except -1
+    cdef int too_long(self) except -1
     cdef int steer(self) except -1
     cdef int settle(self) except -1
     cdef int watch(self) except -1

@@ -4,15 +4,21 @@ One object is the transport's protocol and the connection's sink. Bytes become f
 and reply bytes in the call stack of data_received; replies of one loop turn leave in one write.
 """
 
+import re
+
 from cpython.bytes cimport PyBytes_GET_SIZE
 
-from headrace.errors import ConnectionClosed, HeadraceError
+from headrace.errors import ConnectionClosed, HeadraceError, RemoteProtocolError
 from headrace.jsonrpc import INVALID_REQUEST
 
 from headrace.mux._mux cimport Exchange, Mux, Sink
-from headrace.wire._lines cimport LINE_FRAME, LINE_NONE, LINE_TOO_LONG, LineFramer
+from headrace.wire._lines cimport LINE_FRAME, LINE_NONE, LINE_SKIPPED, LINE_TOO_LONG, LineFramer
 
 __all__ = ("LineLink",)
+
+cdef object ID_FIRST = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,18})\s*,\s*"(?:result|error)"')
+cdef object IS_ANSWER = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"(?:result|error)"\s*:')
+cdef object ID_LAST = re.compile(rb',\s*"id"\s*:\s*(\d{1,18})\s*\}\s*\Z')
 
 
 cdef class LineLink(Sink):
@@ -31,6 +37,7 @@ cdef class LineLink(Sink):
         self.framer = LineFramer(limits.max_message_bytes)
         self.max_inline = limits.max_inline_frames
         self.max_output = limits.max_output_bytes
+        self.framer.tells_end = not serves
         self.persistent = True
         self.closed = True
         self.reading = True
@@ -152,6 +159,10 @@ cdef class LineLink(Sink):
                     if kind == LINE_TOO_LONG:
                         self.mux.refuse_frame(
                             INVALID_REQUEST, f"message longer than {self.limits.max_message_bytes} bytes", self)
+                        if not self.serves:
+                            self.too_long()
+                    elif kind == LINE_SKIPPED:
+                        self.too_long()
                     else:
                         self.mux.receive(p, n, self)
                 except Exception as exc:
@@ -163,6 +174,25 @@ cdef class LineLink(Sink):
             self.flush()
             if self.ending:
                 self.settle()
+        return 0
+
+    cdef int too_long(self) except -1:
+        """An answer was too long to be read: its call fails now. The id stands at the start or at the end,
+        else the answer is that of the only call there is."""
+        cdef object found = ID_FIRST.match(self.framer.head)
+        cdef object call = None
+        if found is None:
+            if self.framer.skipping or IS_ANSWER.match(self.framer.head) is None:
+                return 0
+            found = ID_LAST.search(self.framer.tail)
+        if found is not None:
+            call = self.mux.pending.get(int(found[1]))
+        elif len(self.mux.pending) == 1:
+            call = next(iter(self.mux.pending.values()))
+        if call is not None:
+            call.fail(RemoteProtocolError(
+                f"the answer to {call.method} is longer than {self.limits.max_message_bytes} bytes "
+                "(limit max_message_bytes)"))
         return 0
 
     def continue_input(self):

@@ -5,6 +5,8 @@ cdef enum:
     LINE_NONE = 0      # no complete line now
     LINE_FRAME = 1     # one line, without its end
     LINE_TOO_LONG = 2  # a line over the limit was met; said once, what is left of it is skipped
+    LINE_SKIPPED = 3   # its end was met, when that was not known before; only with `tells_end`
+    LINE_EDGE = 96     # bytes of a line over the limit that are kept of each of its ends
 
 cdef class LineFramer:
     cdef size_t limit           # bytes of one line without its end
@@ -20,6 +22,9 @@ cdef class LineFramer:
     cdef bint given             # `buf` is the frame that next() gave last
     cdef bint skipping          # inside a line that was reported as too long
     cdef bint finished
+    cdef bint tells_end
+    cdef bytes head             # the start of the last line over the limit, with `tells_end`
+    cdef bytes tail             # and its end, as far as it was met
 
     # Takes a chunk (a reference is held); behind what was fed before and is not read yet.
     cdef int feed(self, bytes chunk) except -1
@@ -34,3 +39,5 @@ cdef class LineFramer:
     cdef int give_back(self) noexcept
     cdef bint load(self) except -1
     cdef int skip_bom(self) except -1
+    cdef int note_head(self, const char *line, size_t length) except -1
+    cdef int note_tail(self, const char *line, size_t length) except -1

@@ -91,10 +91,14 @@ cdef class LineFramer:
                 if end is NULL:
                     self.p = self.e
                     if self.skipping:
+                        if self.tells_end:
+                            self.note_tail(line, self.e - line)
                         continue
                     length = self.n + <size_t>(self.e - line)
                     if length - ((self.e - 1)[0] == c'\r') > self.limit:
                         self.skipping = True
+                        if self.tells_end:
+                            self.note_head(line, self.e - line)
                         self.give_back()
                         return LINE_TOO_LONG
                     self.keep(line, self.e - line)
@@ -102,10 +106,15 @@ cdef class LineFramer:
                 self.p = end + 1
                 if self.skipping:
                     self.skipping = False
+                    if self.tells_end:
+                        self.note_tail(line, end - line)
+                        return LINE_SKIPPED
                     continue
                 length = end - line
                 if self.n:
                     if self.n + length > self.limit + 1:  # even if it ends in CR
+                        if self.tells_end:
+                            self.note_head(line, length)
                         self.give_back()
                         return LINE_TOO_LONG
                     self.keep(line, length)
@@ -115,6 +124,9 @@ cdef class LineFramer:
             if length and line[length - 1] == c'\r':
                 length -= 1
             if length > self.limit:  # only the line's own bytes count, however the chunk goes on (B10)
+                if self.tells_end:
+                    self.n = 0
+                    self.note_head(line, length)
                 if self.given:
                     self.give_back()
                 return LINE_TOO_LONG
@@ -183,6 +195,20 @@ cdef class LineFramer:
         if n:
             memcpy(self.buf + self.n, p, n)
             self.n = need
+        return 0
+
+    cdef int note_head(self, const char *line, size_t length) except -1:
+        """Keeps both ends of a line over the limit: what the buffer holds and [line, line + length)."""
+        cdef bytes held = PyBytes_FromStringAndSize(self.buf, min(self.n, <size_t>LINE_EDGE))
+        self.head = (held + PyBytes_FromStringAndSize(line, min(length, <size_t>LINE_EDGE)))[:LINE_EDGE]
+        self.tail = b""
+        if self.n:
+            self.note_tail(self.buf, self.n)
+        return self.note_tail(line, length)
+
+    cdef int note_tail(self, const char *line, size_t length) except -1:
+        cdef size_t taken = min(length, <size_t>LINE_EDGE)
+        self.tail = (self.tail + PyBytes_FromStringAndSize(line + length - taken, taken))[-LINE_EDGE:]
         return 0
 
     cdef int give_back(self) noexcept:
