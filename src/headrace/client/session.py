@@ -15,7 +15,7 @@ import msgspec
 from headrace.client.arguments import encode
 from headrace.client.callbacks import Relay
 from headrace.client.watch import Watch
-from headrace.errors import HeadraceError, RpcError
+from headrace.errors import HeadraceError, RemoteProtocolError, RpcError
 from headrace.jsonrpc import LATEST_HANDSHAKE, METHOD_NOT_FOUND, R2, R5
 from headrace.limits import DEFAULT
 from headrace.mux import Exchange, FunctionHandler, Gate, Handler, Revision, serve_batch
@@ -89,6 +89,10 @@ class ClientSession(Gate):
 
     def unknown_method(self, revision: Revision, envelope: Envelope, sink: Sink) -> RpcError | None:
         if revision.modern:
+            call = getattr(sink, "receiving_call", None)
+            if call is not None:  # HTTP: the request whose answer it came on is at fault (JR-15)
+                text = f"{call.method}: the server sent a request ({envelope.method}) in its answer"
+                call.fail(RemoteProtocolError(text))
             # One line, then silence: a peer that goes on must not fill the log.
             self._strangers += 1
             if self._strangers == 1:

@@ -1,7 +1,7 @@
 from collections.abc import Callable
 
 from headrace.limits import Limits
-from headrace.mux import Mux, Sink
+from headrace.mux import Mux, PendingCall, Sink
 from headrace.transports._http_conn import HttpConn, HttpPool, HttpRequest
 
 __all__ = ("ChannelState", "ClientCall", "ClientRequest", "encode_header_value")
@@ -12,6 +12,8 @@ class ChannelState(Sink):
     protocol_version: str | None
     session_id: str | None
     modern: bool
+    @property
+    def receiving_call(self) -> PendingCall | None: ...
     @property
     def mux(self) -> Mux: ...
     @property

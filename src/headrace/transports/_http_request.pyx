@@ -133,6 +133,11 @@ cdef class ChannelState(Sink):
         self.prepare()
 
     @property
+    def receiving_call(self):
+        """The PendingCall on whose answer the message came that is being handled, or None."""
+        return None if self.receiving is None else self.receiving.call
+
+    @property
     def modern(self):
         """Whether the per-request-metadata era is spoken (R5)."""
         return self._modern
