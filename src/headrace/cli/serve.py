@@ -47,6 +47,16 @@ socket at Ctrl-C or SIGTERM, when requests in flight have been answered (--drain
 @click.option("--allow-origin", metavar="ORIGIN", multiple=True, help="Web origins that may call. Repeatable.")
 @click.option("--cors-origin", metavar="ORIGIN", multiple=True, help="Origins that get CORS headers. Repeatable.")
 @click.option("--json-only", is_flag=True, help="Never answer HTTP with an event stream.")
+@click.option("--no-resume", is_flag=True, help="HTTP event streams have no ids: clients cannot resume them.")
+@click.option(
+    "--retry-interval",
+    metavar="SECONDS",
+    type=click.FloatRange(0, 3600),
+    help="How long HTTP clients wait before they resume a stream; their own choice by default.",
+)
+@click.option(
+    "--legacy-sse", is_flag=True, help="Serve the HTTP+SSE transport of 2024-11-05 too, at 'sse' beside the endpoint."
+)
 @click.option(
     "--sealed-sessions",
     is_flag=True,
@@ -119,6 +129,9 @@ def _host(
                 allowed_origins=list(options["allow_origin"]) or None,
                 cors_origins=list(options["cors_origin"]) or None,
                 json_only=options["json_only"],
+                event_store=not options["no_resume"],
+                retry_interval=options["retry_interval"],
+                legacy_sse=options["legacy_sse"],
                 sealed_sessions=options["sealed_sessions"],
                 stateless=options["stateless"],
                 claimed=claimed,

@@ -7,7 +7,7 @@ A session lives while a request is in flight, a stream is open or something arri
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import ConnectionClosed, RpcError
@@ -69,6 +69,8 @@ class SessionStore:
         make = self.pool.open if self.pool is not None else event_store or None
         self.settings = StreamSettings(make, retry_interval)  # type: ignore[arg-type]
         self.by_id: dict[bytes, HttpSession] = {}
+        self.guests: Sized = ()
+        """Sessions of another kind that count as well."""
 
     def __len__(self) -> int:
         return len(self.by_id)
@@ -76,7 +78,7 @@ class SessionStore:
     def begin(self, principal: Any = None) -> HttpSession:
         """A new session, of ``principal`` alone (HO-34). Raises the answer (503) when ``limits.max_sessions``
         are open already."""
-        if len(self.by_id) >= self.server.limits.max_sessions:
+        if len(self.by_id) + len(self.guests) >= self.server.limits.max_sessions:
             raise RpcError(INTERNAL_ERROR, "too many sessions are open", http_status=503)
         session = HttpSession(self.server, self)
         session.principal = principal

@@ -28,6 +28,7 @@ from headrace.transports.workers import WorkerPool
 if TYPE_CHECKING:
     import ssl as ssl_module
 
+    from headrace.protocol.event_store import EventStore
     from headrace.protocol.seal import Sealer
     from headrace.protocol.tasks.store import TaskStore
     from headrace.server.extensions import Extension
@@ -321,6 +322,9 @@ class Server(Registration):
         allowed_origins: list[str] | None = None,
         cors_origins: list[str] | None = None,
         json_only: bool = False,
+        event_store: bool | Callable[[str], EventStore] = True,
+        retry_interval: float | None = None,
+        legacy_sse: bool | str = False,
         sealed_sessions: bool = False,
         stateless: bool = False,
         on_ready: Callable[[list[str]], Any] | None = None,
@@ -347,6 +351,9 @@ class Server(Registration):
         allowed_origins: list[str] | None = None,
         cors_origins: list[str] | None = None,
         json_only: bool = False,
+        event_store: bool | Callable[[str], EventStore] = True,
+        retry_interval: float | None = None,
+        legacy_sse: bool | str = False,
         sealed_sessions: bool = False,
         stateless: bool = False,
         on_ready: Callable[[list[str]], Any] | None = None,

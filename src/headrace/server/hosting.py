@@ -14,6 +14,7 @@ from headrace.transports.run import run_until_stopped
 if TYPE_CHECKING:
     import ssl as ssl_module
 
+    from headrace.protocol.event_store import EventStore
     from headrace.server.app import Server
     from headrace.transports.stdio import StdioClaim
 
@@ -35,6 +36,9 @@ async def serve(
     allowed_origins: list[str] | None = None,
     cors_origins: list[str] | None = None,
     json_only: bool = False,
+    event_store: bool | Callable[[str], EventStore] = True,
+    retry_interval: float | None = None,
+    legacy_sse: bool | str = False,
     sealed_sessions: bool = False,
     stateless: bool = False,
     claimed: StdioClaim | None = None,
@@ -46,7 +50,8 @@ async def serve(
     ``unix`` is a socket path; ``stdio`` is the default when none of them is given. ``path`` is the
     HTTP endpoint; ``allowed_hosts``, ``allowed_origins`` and ``cors_origins`` see
     :mod:`headrace.transports.guards`; ``json_only`` never answers with an event stream;
-    ``sealed_sessions`` and ``stateless`` see :func:`headrace.transports.http_server.serve_http`. ``claimed``
+    ``event_store``, ``retry_interval``, ``legacy_sse``, ``sealed_sessions`` and ``stateless`` see
+    :func:`headrace.transports.http_server.serve_http`. ``claimed``
     is a claim of standard input and output made earlier, before anything could print. ``on_ready``
     is called with the addresses once all of them accept connections.
 
@@ -73,6 +78,9 @@ async def serve(
                 allowed_origins=allowed_origins,
                 cors_origins=cors_origins,
                 json_only=json_only,
+                event_store=event_store,
+                retry_interval=retry_interval,
+                legacy_sse=legacy_sse,
                 sealed_sessions=sealed_sessions,
                 stateless=stateless,
             )

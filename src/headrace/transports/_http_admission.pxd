@@ -13,6 +13,7 @@ cdef class RequestLink(Connection):
     cdef int accept_bits
     cdef bint remembered                 # the four above can be compared with
     cdef bytes extra                     # header lines for the answer of this request, or None
+    cdef object guest                    # the HTTP+SSE session that the body is for, or None
     cdef bint expects                    # 100 Continue is awaited
     cdef hr_chunked chunked
     cdef bint is_chunked                 # of the body being received or skipped
@@ -31,6 +32,9 @@ cdef class RequestLink(Connection):
     cdef int open_stream(self) except -1
     cdef int resume_stream(self, object session) except -1
     cdef int end_session(self) except -1
+    cdef int check_legacy(self, bytes path, bytes query) except -2
+    cdef int open_legacy(self) except -1
+    cdef int legacy_message(self, const char *p, Py_ssize_t n) except -1
     cdef int keep_body(self, const char *p, Py_ssize_t n) except -1
     cdef int drop_body(self) except -1
     cdef int preflight(self, str origin) except -1

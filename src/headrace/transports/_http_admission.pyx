@@ -14,6 +14,7 @@ from headrace.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, R2
 from headrace.mux._mux cimport Mux
 from headrace.transports._http_endpoint cimport Connection, Endpoint, put_rpc_error, span_is
 from headrace.transports._http_exchange cimport HttpExchange
+from headrace.transports._http_legacy cimport LegacyStream
 from headrace.wire._cjson cimport HR_SCAN_LOOSE, hr_envelope, hr_envelope_scan
 from headrace.wire._chttp cimport *
 from headrace.wire._http1 cimport (
@@ -73,7 +74,9 @@ cdef class RequestLink(Connection):
         cdef bytes target = PyBytes_FromStringAndSize(h.target.p, <Py_ssize_t>h.target.n)
         cdef bytes kept
         cdef str origin = None
+        cdef int found
         self.remembered = False
+        self.guest = None
         if h.flags & HR_F_ABSOLUTE:
             # The authority of an absolute target replaces Host (RFC 9112 3.2.2).
             host, slash, target = target.partition(b"://")[2].partition(b"/")
@@ -89,7 +92,11 @@ cdef class RequestLink(Connection):
                     403, "this Origin is not allowed here; the setting allowed_origins says which are")
             self.extra = ep.guards.cors_fields(origin)
         if not ep.path_is(PyBytes_AS_STRING(target), <size_t>PyBytes_GET_SIZE(target)):
-            return self.refuse(404, "there is no such path")
+            found = -1
+            if ep.legacy is not None:
+                path, mark, query = target.partition(b"?")
+                found = self.check_legacy(path, query)
+            return found if found >= 0 else self.refuse(404, "there is no such path")
         if h.flags & HR_F_EXPECT_OTHER:
             return self.refuse(417, "the only expectation that is understood is 100-continue")
         if h.method == HR_M_POST:
@@ -121,6 +128,8 @@ cdef class RequestLink(Connection):
         if kept is None:
             return self.refuse(415, "Content-Type must be application/json in UTF-8")
         self.type = kept
+        if self.guest is not None:
+            return 1
         accept = known_joined(h, HR_H_ACCEPT, b"accept") if h.seen & B_ACCEPT else b""
         self.accept, self.accept_bits = ep.accept_of(accept)
         if ep.json_only:
@@ -241,6 +250,69 @@ cdef class RequestLink(Connection):
         put_response_head(self.queue(), 204, self.endpoint.date + (self.extra or b""), -1, False, not self.persist)
         return self.answered_head()
 
+    # --- HTTP+SSE of 2024-11-05 ---------------------------------------------------------------------
+
+    cdef int check_legacy(self, bytes path, bytes query) except -2:
+        """The two endpoints of the old transport (LS-01). As check(); -1: it is neither."""
+        cdef Endpoint ep = self.endpoint
+        cdef hr_head *h = &self.head
+        if path != ep.legacy.stream_path and path != ep.legacy.post_path:
+            return -1
+        if h.method == HR_M_OPTIONS and self.extra is not None:
+            return self.preflight(known_bytes(h, HR_H_ORIGIN).decode("latin-1"))
+        if h.flags & HR_F_EXPECT_OTHER:
+            return self.refuse(417, "the only expectation that is understood is 100-continue")
+        if h.seen & B_VERSION and known_bytes(h, HR_H_MCP_PROTOCOL_VERSION) == ep.modern:
+            return self.refuse(400, "this revision is not spoken over HTTP+SSE; use the MCP endpoint")
+        if path == ep.legacy.stream_path:
+            return self.open_legacy() if h.method == HR_M_GET else self.refuse(
+                405, "this is the event stream of HTTP+SSE: only GET is allowed", b"Allow: GET\r\n")
+        if h.method != HR_M_POST:
+            return self.refuse(405, "messages are posted here", ALLOW_MODERN)
+        self.guest = ep.legacy.find(query, self.principal())
+        if self.guest is None:
+            return self.refuse(404, "unknown session: its event stream has ended or never was")
+        return self.check_content()
+
+    cdef int open_legacy(self) except -1:
+        """GET: a new session with its stream (LS-02)."""
+        cdef Endpoint ep = self.endpoint
+        cdef hr_head *h = &self.head
+        cdef LegacyStream stream
+        cdef bytes accept = known_joined(h, HR_H_ACCEPT, b"accept") if h.seen & B_ACCEPT else b""
+        if not accept_bits(PyBytes_AS_STRING(accept), PyBytes_GET_SIZE(accept)) & ACCEPT_SSE:
+            return self.refuse(406, "Accept must allow text/event-stream")
+        if hr_http1_request_body(h) != HR_BODY_NONE:
+            self.persist = False
+            return self.refuse(400, "a GET request has no body here")
+        session = ep.legacy.begin(self.principal()) if not ep.closing else None
+        if session is None:
+            return self.refuse(503, "too many sessions are open")
+        stream = LegacyStream.__new__(LegacyStream)
+        self.streaming(stream)
+        stream.begin(self, session, self.extra, ep.legacy.endpoint_of(session))
+        session.sink = stream
+        return 0
+
+    cdef int legacy_message(self, const char *p, Py_ssize_t n) except -1:
+        """A message for the session of an event stream: 202, its answer is an event (LS-03)."""
+        cdef object session = self.guest
+        cdef HttpExchange stream
+        self.guest = None
+        if session.ended:
+            return self.refuse_message(p, n, 404, "the event stream of this session has ended")
+        stream = <HttpExchange>session.sink
+        if stream.congested():
+            return self.refuse_message(p, n, 503, "the event stream is not being read")
+        if self.endpoint.closing:
+            self.persist = False
+        put_response_head(
+            self.queue(), 202, self.endpoint.date + (self.extra or b"") + b"Content-Type: text/plain\r\n", 8, False,
+            not self.persist)
+        self.queue().put(b"Accepted", 8)
+        self.answered(not self.persist, False)
+        return (<Mux>session.mux).receive(p, n, stream)
+
     # --- a whole POST ---------------------------------------------------------------------------------
 
     cdef HttpExchange fresh_exchange(self):
@@ -258,6 +330,9 @@ cdef class RequestLink(Connection):
         cdef hr_head *h = &self.head
         cdef bytes version
         cdef object session
+        if self.guest is not None:
+            self.legacy_message(p, n)
+            return None
         if ep.principal_of is not None:
             exchange.principal = self.principal()
         cdef bint named = h.seen & B_VERSION and h.known[HR_H_MCP_PROTOCOL_VERSION].n

@@ -27,6 +27,7 @@ cdef class Endpoint:
     cdef Revision handshake              # table of `initialize`
     cdef readonly bytes path
     cdef readonly bint json_only
+    cdef public object legacy            # protocol.legacy_sessions.LegacySessions, or None: HTTP+SSE is off
     cdef readonly bint sealed            # session ids carry their sessions: no GET, `by_id` is a cache
     cdef readonly bint stateless         # there are no sessions (HO-35)
     cdef readonly object principal_of    # (header fields) -> whose request it is; None: nobody is told apart

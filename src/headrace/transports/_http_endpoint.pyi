@@ -12,6 +12,7 @@ class Endpoint:
     door: Any
     sessions: Any
     closing: bool
+    legacy: Any
     on_empty: Callable[[], Any] | None
     def __init__(
         self, server: Any, *, door: Any, sessions: Any, guards: Any, path: str, json_only: bool = False,

@@ -47,6 +47,7 @@ cdef class HttpExchange(Sink):
     cdef int unlink(self) except -1
     cdef int end(self) except -1
     cpdef int end_stream(self) except -1
+    cdef int retire(self) except -1
     cdef int status_for(self, Exchange ex, int code, int status) except -1
     cdef int answer_error(self, int status, int code, str text) except -1
     cdef int keep_alive(self) except -1

@@ -531,6 +531,10 @@ cdef class HttpExchange(Sink):
             self.link.queue().put(b"0\r\n\r\n", 5)
         return self.end()
 
+    cdef int retire(self) except -1:
+        """The server shuts down: streams of sessions end, answers are still awaited."""
+        return self.end_stream() if self.is_stream else 0
+
     cdef int detach(self) except -1:
         """The peer is gone. Era M: that cancels the request (HN-50). Era H: a stream that can be resumed
         goes on without a connection, of others nothing more can be sent (HO-08)."""

@@ -407,13 +407,13 @@ cdef class HttpLink(RequestLink):
         self.since = self.endpoint.tick
         self.head_here = True
         try:
+            if n > 3 and p[0] == <char>0xEF and p[1] == <char>0xBB and p[2] == <char>0xBF:
+                p += 3  # a byte order mark (JR-02)
+                n -= 3
             mux = self.choose(exchange, p, n)
             if mux is None:
                 return 0
             self.current = exchange
-            if n > 3 and p[0] == <char>0xEF and p[1] == <char>0xBB and p[2] == <char>0xBF:
-                p += 3  # a byte order mark (JR-02)
-                n -= 3
             mux.receive(p, n, exchange)
         except Exception as exc:
             self.endpoint.runtime.report("a request could not be handled", exc)
@@ -504,8 +504,8 @@ cdef class HttpLink(RequestLink):
         """The endpoint is closing: an idle connection ends now, others after their answer."""
         if self.phase == IDLE and self.size == self.off:
             self.shut()
-        elif self.phase == BUSY and self.current is not None and self.current.is_stream:
-            self.current.end_stream()
+        elif self.phase == BUSY and self.current is not None:
+            self.current.retire()
 
     def give_up(self):
         """Waiting for the answer is over: cancels the request and closes."""

@@ -66,7 +66,8 @@ class HttpListener:
     @property
     def sessions(self) -> int:
         """Open handshake-era sessions."""
-        return len(self.endpoint.sessions)
+        legacy = self.endpoint.legacy
+        return len(self.endpoint.sessions) + (len(legacy) if legacy is not None else 0)
 
     def _listening(self, listener: asyncio.AbstractServer, unix: str | None) -> None:
         self._listener = listener
@@ -138,6 +139,8 @@ class HttpListener:
         if endpoint.links:
             await asyncio.wait([empty], timeout=self._server.limits.drain_timeout)
         endpoint.sessions.close()
+        if endpoint.legacy is not None:
+            endpoint.legacy.close()
         for link in list(endpoint.links):
             link.give_up()
         if endpoint.links:
@@ -170,6 +173,7 @@ async def serve_http(
     json_only: bool = False,
     event_store: bool | Callable[[str], EventStore] = True,
     retry_interval: float | None = None,
+    legacy_sse: bool | str = False,
     sealed_sessions: bool = False,
     stateless: bool = False,
     principal_of: Callable[[list[tuple[bytes, bytes]]], Any] | None = None,
@@ -192,8 +196,9 @@ async def serve_http(
         (``limits.max_resume_events`` and the like); False: they cannot; or a function that makes the
         :class:`headrace.protocol.event_store.EventStore` of a session id.
     :param retry_interval: seconds that clients of 2025-11-25 wait before they resume; None leaves it to them.
+    :param legacy_sse: serve the HTTP+SSE transport of 2024-11-05 as well (LS-07): True puts its two endpoints,
+        ``sse`` and ``messages``, beside ``path``; or the path of its event stream.
     :param reuse_port: SO_REUSEPORT, for several processes on one port.
-
     :param sealed_sessions: the id of a session carries it, sealed under ``HEADRACE_SECRET``: every process
         with this secret serves it (:mod:`headrace.protocol.sealed_sessions`).
     :param stateless: the handshake era without sessions: each POST stands for itself (HO-35).
@@ -212,9 +217,7 @@ async def serve_http(
     if sock is not None:
         name = sock.getsockname()
         bind = name[0] if isinstance(name, tuple) else None
-    guards = Guards(
-        bind, allowed_hosts=allowed_hosts, allowed_origins=allowed_origins, cors_origins=cors_origins
-    )
+    guards = Guards(bind, allowed_hosts=allowed_hosts, allowed_origins=allowed_origins, cors_origins=cors_origins)
     if sealed_sessions:
         from headrace.protocol.sealed_sessions import SealedSessions
 
@@ -231,6 +234,10 @@ async def serve_http(
         json_only=json_only,
         principal_of=principal_of,
     )
+    if legacy_sse:
+        from headrace.protocol.legacy_sessions import LegacySessions
+
+        endpoint.legacy = LegacySessions(server, sessions, *_legacy_paths(path, legacy_sse))
     listener = HttpListener(server, endpoint, path, ssl is not None)
     loop = asyncio.get_running_loop()
     if unix is not None:
@@ -244,3 +251,15 @@ async def serve_http(
         )
     listener._listening(made, unix)
     return listener
+
+
+def _legacy_paths(path: str, legacy_sse: bool | str) -> tuple[str, str]:
+    """The endpoints of HTTP+SSE: the event stream and, beside it, where messages are posted."""
+    beside = (path.rstrip("/") or "/mcp").rpartition("/")[0]
+    stream = legacy_sse if isinstance(legacy_sse, str) else f"{beside}/sse"
+    if not stream.startswith("/") or not stream.isascii() or any(c in stream for c in " ?#"):
+        raise UsageError(f"legacy_sse path {stream!r} must begin with a slash and hold no space, ? or #")
+    post = f"{stream.rstrip('/').rpartition('/')[0]}/messages"
+    if path.rstrip("/") in (stream, post) or stream == post:
+        raise UsageError(f"HTTP+SSE needs paths of its own beside {path}: choose another path, or legacy_sse=PATH")
+    return stream, post

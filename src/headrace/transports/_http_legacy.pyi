@@ -1,0 +1,5 @@
+from headrace.transports._http_exchange import HttpExchange
+
+__all__ = ("LegacyStream",)
+
+class LegacyStream(HttpExchange): ...
