@@ -178,9 +178,12 @@ def run_with(
 def _explained(exc: Exception) -> str:
     """What went wrong, with what to do about it on a command line."""
     from headrace.client.failures import refused_credentials
-    from headrace.errors import AuthenticationFailed, ConnectFailed, ConnectionClosed
+    from headrace.errors import AuthenticationFailed, ConnectFailed, ConnectionClosed, RpcError
+    from headrace.jsonrpc import MISSING_CLIENT_CAPABILITY
 
     text = str(exc)
+    if isinstance(exc, RpcError) and exc.code == MISSING_CLIENT_CAPABILITY and "elicitation" in str(exc.data):
+        text += "; say --answer NAME=VALUE or --decline, or call it at a terminal"
     refused = refused_credentials(exc)
     if isinstance(exc, AuthenticationFailed):
         text = text.partition("; pass a valid token")[0]
