@@ -189,12 +189,12 @@ def at_a_terminal(arguments, answers):
 def test_a_person_answers_at_the_terminal(server):
     status, seen, left = at_a_terminal(
         ["call", "hello", *server],
-        [("name:", "Bo\n"), ("age [7]", "old\n"), ("age [7]", "8\n"), ("color [red]", "2\n"),
+        [("name:", "Bo\n"), ("age [7]", "old\n"), ("age [7]", "8\n"), ("color [red]", "1\n"),
          ("member [no]", "\n"), ("Send", "\n")],
     )  # fmt: skip
     assert status == 0 and not left, seen
     assert "The server asks: Who are you?" in seen, seen
-    assert "1. red\n" in seen, seen
+    assert "1. green\n" in seen, seen
     assert "accept: Person(name='Bo', age=8, color='green', member=False)" in seen
 
 
