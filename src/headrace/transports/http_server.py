@@ -219,8 +219,13 @@ async def serve_http(
         bind = name[0] if isinstance(name, tuple) else None
     guards = Guards(bind, allowed_hosts=allowed_hosts, allowed_origins=allowed_origins, cors_origins=cors_origins)
     if sealed_sessions:
+        from headrace.protocol.seal import SECRET_VARIABLE
         from headrace.protocol.sealed_sessions import SealedSessions
 
+        if not os.environ.get(SECRET_VARIABLE):
+            server.log.warning(
+                "sealed sessions without %s: no other process and no restart can serve them", SECRET_VARIABLE
+            )
         sessions: SessionStore = SealedSessions(server)
     else:
         sessions = SessionStore(server, event_store=event_store, retry_interval=retry_interval)
