@@ -107,20 +107,16 @@ def make_app():
 
 @contextlib.asynccontextmanager
 async def behind_proxy(app, budget, **options):
-    async with app.running():
+    allowed = []
+    async with app.running(), contextlib.AsyncExitStack() as stack:
         listener = await serve_http(app, host="127.0.0.1", port=0, path="/mcp")
+        stack.push_async_callback(listener.close)
         port = int(listener.url.split(":")[2].split("/")[0])
-        allowed = []
-        try:
-            async with Proxy(port, lambda: budget() if allowed else None) as proxy:
-                async with connect(proxy.url, limits=QUICK, **options) as client:
-                    allowed.append(1)
-                    try:
-                        yield client, proxy
-                    finally:
-                        allowed.clear()
-        finally:
-            await listener.close()
+        proxy = await stack.enter_async_context(Proxy(port, lambda: budget() if allowed else None))
+        client = await stack.enter_async_context(connect(proxy.url, limits=QUICK, **options))
+        allowed.append(1)
+        stack.callback(allowed.clear)
+        yield client, proxy
 
 
 @pytest.mark.parametrize("revision", [R4, R3, R2])
@@ -167,7 +163,7 @@ def test_ho08_ho21_ho24_calls_survive_a_network_that_breaks(run, revision, seed)
 def test_ho23_a_tool_that_closes_its_stream_is_polled(run):
     async def main():
         app = make_app()
-        async with behind_proxy(app, lambda: None, revision=R4) as (client, proxy):
+        async with behind_proxy(app, lambda: None, revision=R4) as (client, _):
             notes = []
             results = await asyncio.gather(
                 *(
