@@ -14,6 +14,7 @@ from headrace._version import __version__
 if TYPE_CHECKING:
     from headrace import errors
     from headrace.client import Client, connect
+    from headrace.client.tasks import TaskHandle
     from headrace.errors import (
         AuthenticationFailed,
         CannotAsk,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
         RequestTimeout,
         ResourceNotFound,
         RpcError,
+        TaskCancelled,
         ToolError,
         UsageError,
     )
@@ -61,12 +63,12 @@ if TYPE_CHECKING:
 __all__ = (
     "AssistantMessage", "Audio", "AuthenticationFailed", "CacheHint", "CannotAsk", "Client",
     "ClientCapabilityMissing", "ClientRefused", "Completion", "ConnectFailed", "ConnectionClosed",
-    "Context", "Declined", "Elicited", "Header", "HeadraceError", "HttpStatusError", "Image", "InputNeeded",
-    "InputRefused", "InputRequired", "InvalidAnswer", "Limits", "LocalProtocolError", "MemoryTaskStore",
-    "NotOffered", "OverloadedError", "RemoteProtocolError", "RequestTimeout", "ResourceNotFound",
-    "RpcError", "Server", "SqliteTaskStore", "ToolError", "ToolResult", "UrlElicitationRequired",
-    "UsageError", "UserMessage", "__version__", "ask_elicit", "ask_elicit_url", "ask_roots", "ask_sample",
-    "connect", "errors", "titled",
+    "Context", "Declined", "Elicited", "Header", "HeadraceError", "HttpStatusError", "Image",
+    "InputNeeded", "InputRefused", "InputRequired", "InvalidAnswer", "Limits", "LocalProtocolError",
+    "MemoryTaskStore", "NotOffered", "OverloadedError", "RemoteProtocolError", "RequestTimeout",
+    "ResourceNotFound", "RpcError", "Server", "SqliteTaskStore", "TaskCancelled", "TaskHandle",
+    "ToolError", "ToolResult", "UrlElicitationRequired", "UsageError", "UserMessage", "__version__",
+    "ask_elicit", "ask_elicit_url", "ask_roots", "ask_sample", "connect", "errors", "titled",
 )  # fmt: skip
 
 _HOMES = {
@@ -84,6 +86,7 @@ _HOMES = {
     "MemoryTaskStore": "headrace.protocol.tasks.store",
     "Server": "headrace.server.app",
     "SqliteTaskStore": "headrace.server.tasks.sqlite_store",
+    "TaskHandle": "headrace.client.tasks",
     "ToolResult": "headrace.server.content",
     "UserMessage": "headrace.server.prompts",
     "UrlElicitationRequired": "headrace.protocol.input_needed",

@@ -19,6 +19,7 @@ HeadraceError
 ├── ConnectionClosed       the connection ended: .reason, .exit_code of a child
 │   └── ConnectFailed      it never came up
 │       └── AuthenticationFailed   the server wants a token, or another one: .status, .challenge
+├── TaskCancelled          a task that was waited for was cancelled
 ├── ToolError              raised by a tool: its text is the isError answer the model sees
 └── UsageError             a wrong argument of the public API or the command line
 """
@@ -37,7 +38,7 @@ __all__ = (
     "AuthenticationFailed", "CannotAsk", "ClientCapabilityMissing", "ClientRefused", "ConnectFailed",
     "ConnectionClosed", "Declined", "HeadraceError", "HttpStatusError", "InputRefused", "InputRequired",
     "InvalidAnswer", "LocalProtocolError", "NotOffered", "OverloadedError", "RemoteProtocolError",
-    "RequestTimeout", "ResourceNotFound", "RpcError", "ToolError", "UsageError",
+    "RequestTimeout", "ResourceNotFound", "RpcError", "TaskCancelled", "ToolError", "UsageError",
 )  # fmt: skip
 
 
@@ -267,6 +268,10 @@ class AuthenticationFailed(ConnectFailed):
         super().__init__(reason)
         self.status = status
         self.challenge = challenge
+
+
+class TaskCancelled(HeadraceError):
+    """The task that was waited for has been cancelled, by whoever may."""
 
 
 class ToolError(HeadraceError):

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from headrace.client.arguments import as_object, encode, members, seconds
 from headrace.client.core import Options, ProgressCallback
 from headrace.client.results import CallResult, decode_any, reader_of
-from headrace.client.rounds import InputAsked
 from headrace.client.schemas import OutputSchemas
 from headrace.client.subscriptions import Subscriptions
-from headrace.errors import ConnectionClosed, LocalProtocolError, UsageError
+from headrace.client.tasks import TaskHandle, read_legacy_made
+from headrace.errors import ConnectionClosed, LocalProtocolError, NotOffered, UsageError
 from headrace.jsonrpc import LOG_LEVEL, LOG_LEVELS, R3
 
 if TYPE_CHECKING:
@@ -22,7 +22,14 @@ if TYPE_CHECKING:
 __all__ = ("Client",)
 
 _MAX_PREFIXES = 1_024
-_NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+_NAMED = {
+    "tools/call": "name",
+    "prompts/get": "name",
+    "resources/read": "uri",
+    "tasks/get": "taskId",
+    "tasks/update": "taskId",
+    "tasks/cancel": "taskId",
+}
 
 
 class Client(Subscriptions):
@@ -76,7 +83,9 @@ class Client(Subscriptions):
             :class:`InputRequired`.
 
         When the server asks for client input in the modern era, the callbacks of :func:`headrace.connect`
-        answer and the call goes on by itself (MX-32).
+        answer and the call goes on by itself (MX-32). With ``tasks=True`` a call that the server makes a task
+        is followed to its end; ``timeout`` is then for each look at it, ``max_total_timeout`` for all of it,
+        and whoever stops waiting cancels the task.
 
         A tool that fails gives a result with ``is_error``. Raises :class:`RpcError` for the server's error
         answer, :class:`RequestTimeout` (the server is told), :class:`ConnectionClosed` when the connection
@@ -126,13 +135,51 @@ class Client(Subscriptions):
         except asyncio.CancelledError:
             call.cancel()
             raise
-        if type(result) is InputAsked:
+        if type(result) is not CallResult:
             result = await self._request(
                 "tools/call", prefix + raw, self._decode_call, timeout, name=name, asked=result
             )
         if self._output_schemas and name in self._output_schemas:
             self._check(name, result)
         return result  # type: ignore[no-any-return]
+
+    async def start_tool(
+        self,
+        name: str,
+        arguments: Any = None,
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> TaskHandle:
+        """Calls a tool and gives the handle of its task instead of waiting for it.
+
+        ``ttl`` (seconds) is how long a 2025-11-25 server is asked to keep it; in 2026-07-28 the server alone
+        decides, also whether there is a task at all: the handle may have the result already. The others
+        are those of :meth:`call_tool`.
+
+        Raises :class:`UsageError` without ``tasks=True``, :class:`NotOffered` when a handshake-era server has
+        no tasks, :class:`RpcError` when it refuses to run this tool as one.
+        """
+        if not self._tasks:
+            raise UsageError("tasks are off: connect(..., tasks=True)")
+        raw = b"{}" if arguments is None else as_object(arguments, "arguments")
+        body, decode = self._prefix(name) + raw, self._decode_call
+        if not self._modern:
+            if not self._offers_legacy_tasks:
+                raise NotOffered("the server does not offer tasks")
+            wish = b"" if ttl is None else b'"ttl":%d' % round(seconds(ttl, 0) * 1000)
+            body, decode = body + b',"task":{' + wish + b"}", read_legacy_made
+        made = await self._request(
+            "tools/call", body, decode, timeout, name=name, meta=meta, arguments=raw, follow=False
+        )
+        return made if isinstance(made, TaskHandle) else TaskHandle(self, "", None, made)
+
+    def task(self, task_id: str) -> TaskHandle:
+        """The handle of a task whose id was kept, of this or an earlier client (TK-29). Asks nothing yet."""
+        if not self._tasks:
+            raise UsageError("tasks are off: connect(..., tasks=True)")
+        return TaskHandle(self, task_id, None)
 
     # --- the rest ------------------------------------------------------------------------------------
 

@@ -18,9 +18,11 @@ from headrace.client.client import Client
 from headrace.client.core import Options
 from headrace.client.failures import connect_failure
 from headrace.client.inputs import Inputs
+from headrace.client.middleware import check_layers
 from headrace.client.negotiation import Offer, Phase
 from headrace.client.opening import close_quietly, open_server
 from headrace.client.session import ClientSession
+from headrace.client.tasks import TASKS_EXTENSION
 from headrace.errors import (
     HeadraceError,
     RequestTimeout,
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 
     from headrace.client.cache import SharedCache
     from headrace.client.inputs import ElicitParams
+    from headrace.client.middleware import ClientMiddleware
     from headrace.server.app import Server
     from headrace.transports.tap import Tap
     from headrace.types.v2026_07_28 import CreateMessageRequestParams, LoggingMessageNotificationParams
@@ -74,6 +77,8 @@ def connect(
     max_total_timeout: float | None = None,
     cache: bool | SharedCache = True,
     validate: bool = True,
+    middleware: Sequence[ClientMiddleware] = (),
+    tasks: bool = False,
 ) -> AbstractAsyncContextManager[Client]:
     """Connects to a server: ``async with connect("http://127.0.0.1:8000/mcp") as client:``.
 
@@ -124,6 +129,10 @@ def connect(
     :param validate: check structured content against the output schemas of the tools that were listed (SF-06);
         needs the package ``jsonschema-rs`` (``headrace[schema]``).
 
+    :param middleware: functions around every request, ``async def mw(call, next) -> value | None``, the first
+        one outermost; see :mod:`headrace.client.middleware`.
+    :param tasks: calls may become tasks: declares the extension in 2026-07-28 (TK-20), uses the server's in
+        2025-11-25. :meth:`Client.call_tool` follows them, :meth:`Client.start_tool` gives their handles.
     :param transport: of an ``http://`` or ``https://`` URL: ``"http"`` for Streamable HTTP only, ``"sse"`` for
         the HTTP+SSE of 2024-11-05 only; found out by default (VN-48).
 
@@ -172,9 +181,10 @@ def connect(
         declared=capabilities,
         extensions=extensions,
     )
-    offer = Offer(
-        info, inputs_offered.capabilities(modern=False), revision, inputs_offered.capabilities(modern=True)
-    )
+    modern = inputs_offered.capabilities(modern=True)
+    if tasks:
+        modern["extensions"] = {TASKS_EXTENSION: {}, **modern.get("extensions", {})}
+    offer = Offer(info, inputs_offered.capabilities(modern=False), revision, modern)
     options = Options(
         offer=offer,
         limits=bounds,
@@ -184,6 +194,8 @@ def connect(
         cache=cache,
         validate=validate,
         latest=max_total_timeout if max_total_timeout is None else seconds(max_total_timeout, 0),
+        layers=check_layers(middleware),
+        tasks=tasks,
     )
     return _Connect(parsed, options, log_level, on_log, on_list_changed, on_resource_updated)
 

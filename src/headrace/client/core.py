@@ -14,23 +14,28 @@ from typing import TYPE_CHECKING, Any
 from headrace.client.arguments import join_members, meta_members, seconds
 from headrace.client.callbacks import Relay
 from headrace.client.negotiation import Agreement, Offer
+from headrace.client.request import Request
 from headrace.client.rounds import InputAsked, answer_all, continuation
+from headrace.client.tasks import TaskHandle, TaskMade, read_legacy_made
 from headrace.errors import (
     ConnectionClosed,
     HeadraceError,
     HttpStatusError,
+    InputRefused,
+    InputRequired,
     NotOffered,
     RemoteProtocolError,
     RequestTimeout,
     RpcError,
 )
-from headrace.jsonrpc import HEADER_MISMATCH
+from headrace.jsonrpc import HEADER_MISMATCH, METHOD_NOT_FOUND, R4
 
 if TYPE_CHECKING:
     from headrace.client.cache import ResultCache, SharedCache
     from headrace.client.channels import Channel
     from headrace.client.headers import ToolHeaders
     from headrace.client.inputs import Inputs
+    from headrace.client.middleware import ClientMiddleware
     from headrace.client.recovery import Recovery
     from headrace.limits import Limits
     from headrace.mux import PendingCall
@@ -61,7 +66,11 @@ class Options:
         latest: float | None = None,
         cache: bool | SharedCache = True,
         validate: bool = True,
+        layers: tuple[ClientMiddleware, ...] = (),
+        tasks: bool = False,
     ) -> None:
+        self.layers = layers
+        self.tasks = tasks
         self.offer = offer
         self.limits = limits
         self.inputs = inputs
@@ -70,37 +79,6 @@ class Options:
         self.latest = latest
         self.cache = cache
         self.validate = validate
-
-
-class Request:
-    """One request of the application, however often it goes out."""
-
-    __slots__ = ("arguments", "body", "decode", "extend", "latest", "limit", "meta", "method", "name", "relay")
-
-    def __init__(
-        self,
-        method: str,
-        body: bytes,
-        decode: Callable[[bytes], Any] | None,
-        *,
-        name: str | None,
-        arguments: bytes,
-        limit: float,
-        extend: bool,
-        latest: float,
-        meta: bytes,
-        relay: Relay | None,
-    ) -> None:
-        self.method = method
-        self.body = body
-        self.decode = decode
-        self.name = name
-        self.arguments = arguments
-        self.limit = limit
-        self.extend = extend
-        self.latest = latest
-        self.meta = meta
-        self.relay = relay
 
 
 class Core:
@@ -137,7 +115,17 @@ class Core:
             shared = None if options.cache is True or self._http is None else options.cache.store
             self._cache = ResultCache(Store(self._limits), shared, self._origin() if shared is not None else "")
             channel.session.watch.stale.append(self._cache.changed)
-        self._direct = self._http is None and not options.extend and options.latest is None
+        self._layers = options.layers
+        self._tasks = options.tasks
+        """Whether calls may become tasks."""
+        self._jobs: set[asyncio.Task[Any]] = set()
+        self._direct = (
+            self._http is None
+            and not options.extend
+            and options.latest is None
+            and not options.layers
+            and (self._modern or not options.tasks)
+        )
         """Whether a plain tool call takes the short way."""
         self._set_meta(self._offer.meta if self._modern else b"")
 
@@ -186,6 +174,9 @@ class Core:
     async def close(self) -> None:
         """Ends the connection; calls that wait raise :class:`ConnectionClosed` at once. Safe to call again,
         from any task, and in any order among clients (B21)."""
+        if self._jobs and not self.closed:
+            # Tasks that were given up: their cancels leave first.
+            await asyncio.wait(self._jobs, timeout=1.0)
         if self._closing is None:
             self._channel.session.stop()
             self._channel.stop(ConnectionClosed("the client was closed"))
@@ -254,12 +245,14 @@ class Core:
         latest: float | None = None,
         meta: Mapping[str, Any] | None = None,
         arguments: bytes = b"{}",
-        asked: InputAsked | None = None,
+        asked: InputAsked | TaskMade | None = None,
+        follow: bool = True,
     ) -> Any:
         """One request and its value: ``body`` are the members of its params, ``decode`` reads the result.
 
-        A result that asks for client input is answered here, in as many rounds as it takes; with ``asked``
-        that is the first result, which has come already.
+        A result that asks for client input is answered here, in as many rounds as it takes, and one that is
+        a task is followed to its end, unless ``follow`` is false: then its handle is the value. ``asked`` is
+        such a result that has come already. Middleware is around all of it.
         """
         extend = self._extend if extend is None else extend
         if latest is None:
@@ -277,10 +270,68 @@ class Core:
             meta=meta_members(meta),
             relay=relay,
         )
-        result = asked if asked is not None else await self._send(request)
+        if not self._layers:
+            return await self._complete(request, asked, follow)
+
+        async def send(request: Request) -> Any:
+            return await self._complete(request, None, follow)
+
+        from headrace.client.middleware import run_layers
+
+        return await run_layers(self._layers, request, send)
+
+    async def _complete(self, request: Request, asked: InputAsked | TaskMade | None, follow: bool) -> Any:
+        """Sends a request, answers what the server asks, follows what becomes a task."""
+        try:
+            result = asked if asked is not None else await self._send(request)
+        except RpcError as exc:
+            if exc.code != METHOD_NOT_FOUND or not self._runs_as_task(request):
+                raise
+            # 2025-11-25: the tool runs as a task only (TK-01).
+            request.body += b',"task":{}'
+            request.decode = read_legacy_made
+            result = await self._send(request)
         if type(result) is InputAsked:
-            return await self._rounds(request, result)
+            result = await self._rounds(request, result)
+        if type(result) is TaskMade:
+            handle = TaskHandle(self, result.state.task_id, result.state)
+            return await self._follow(request, handle, result.call) if follow else handle
         return result
+
+    def _runs_as_task(self, request: Request) -> bool:
+        """Whether a call that 2025-11-25 refused may be repeated as a task."""
+        return self._tasks and request.method == "tools/call" and not self._modern and self._offers_legacy_tasks
+
+    @property
+    def _offers_legacy_tasks(self) -> bool:
+        found: Any = self._agreement.capabilities
+        for member in ("tasks", "requests", "tools"):
+            found = found.get(member)
+            if not isinstance(found, dict):
+                return False
+        return "call" in found and self._agreement.revision == R4
+
+    async def _follow(self, request: Request, handle: TaskHandle, call: PendingCall | None) -> Any:
+        """The result of a task; it is cancelled when whoever waits for it leaves (B75).
+
+        ``call`` is the call that asked for progress: in 2025-11-25 that goes on under its token (MX-04).
+        """
+        if call is not None and not self._modern:
+            call.follow()
+        try:
+            async with asyncio.timeout(request.latest or None):
+                return await handle.result()
+        except TimeoutError as exc:
+            handle.give_up()
+            if isinstance(exc, HeadraceError):
+                raise
+            raise RequestTimeout(f"{request.method}: the task took longer than {request.latest:g} s") from None
+        except (asyncio.CancelledError, InputRequired, InputRefused):
+            handle.give_up()
+            raise
+        finally:
+            if call is not None:
+                call.unfollow()
 
     async def _rounds(self, request: Request, asked: Any) -> Any:
         """Answers what the server asks until the result is complete (MX-32..MX-34)."""
@@ -345,6 +396,8 @@ class Core:
                 result = await call.future
                 if relay is not None:
                     await relay.finish()
+                    if type(result) is TaskMade:
+                        result.call = call
                 return result
             except asyncio.CancelledError:
                 call.cancel()

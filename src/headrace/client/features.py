@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from headrace.client.arguments import as_object, encode
 from headrace.client.core import ProgressCallback
 from headrace.client.lists import Lists
-from headrace.client.results import CompletionResult, PromptResult, ResourceResult, decoder
+from headrace.client.results import CallResult, CompletionResult, PromptResult, ResourceResult, decoder
 from headrace.client.rounds import continuation, given_answers, read_asked
+from headrace.client.tasks import read_made
 from headrace.errors import ConnectionClosed, LocalProtocolError, ResourceNotFound, RpcError, UsageError
 from headrace.jsonrpc import INVALID_PARAMS, R1, R3
 from headrace.types.v2026_07_28 import PromptReference, ResourceTemplateReference
@@ -186,7 +187,9 @@ class Features(Lists):
             self._decoders = {}
         found = self._decoders.get(kind)
         if found is None:
-            extra = {"input_required": read_asked} if asks else None
+            extra: dict[str, Callable[[bytes], Any]] = {"input_required": read_asked} if asks else {}
+            if self._tasks and kind is CallResult:
+                extra["task"] = read_made  # of no other method (TK-21)
             found = self._decoders[kind] = decoder(kind, modern=self._modern, extra=extra)
         return found
 

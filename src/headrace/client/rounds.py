@@ -18,7 +18,9 @@ from headrace.protocol.elicited import Elicited
 if TYPE_CHECKING:
     from headrace.client.inputs import Inputs
 
-__all__ = ("InputAsked", "RequestState", "answer_all", "continuation", "given_answers", "read_asked")
+__all__ = (
+    "InputAsked", "RequestState", "answer_all", "continuation", "given_answers", "read_asked", "read_questions",
+)  # fmt: skip
 
 _METHODS = (ELICITATION, SAMPLING, ROOTS)
 
@@ -79,10 +81,7 @@ def read_asked(raw: bytes) -> InputAsked:
     questions: dict[str, tuple[str, bytes]] = {}
     requests, state = bytes(wire.input_requests), bytes(wire.request_state)
     if requests not in (b"", b"null"):
-        if requests[:1] != b"{":
-            raise ValueError("inputRequests is not an object")
-        for key, each in _read_questions(requests).items():
-            questions[key] = _question(key, bytes(each))
+        questions = read_questions(requests)
     if state in (b"", b"null"):
         if not questions:
             raise ValueError("input_required names neither inputRequests nor a requestState")
@@ -90,6 +89,13 @@ def read_asked(raw: bytes) -> InputAsked:
     if state[:1] != b'"':
         raise ValueError("requestState is not a string")
     return InputAsked(questions, RequestState(state))
+
+
+def read_questions(raw: bytes) -> dict[str, tuple[str, bytes]]:
+    """``inputRequests`` by key as (method, raw params). Raises ValueError in plain words."""
+    if raw[:1] != b"{":
+        raise ValueError("inputRequests is not an object")
+    return {key: _question(key, bytes(each)) for key, each in _read_questions(raw).items()}
 
 
 def _question(key: str, raw: bytes) -> tuple[str, bytes]:

@@ -57,6 +57,20 @@ cdef class PendingCall:
         """Lets the transport keep its own record of this call."""
         self.attached = record
 
+    def follow(self):
+        """The answer was a task: progress under this call's token goes on until :meth:`unfollow` (MX-04)."""
+        if not self.mux.closed:
+            self.followed = True
+            self.deadline = 0
+            self.extend = False
+            self.mux.pending[self.id] = self
+
+    def unfollow(self):
+        """The task has ended, or nobody waits for it."""
+        if self.followed:
+            self.followed = False
+            self.mux.pending.pop(self.id, None)
+
     def cancel(self, reason=None):
         """Gives the call up and tells the peer in the transport's way (MX-11, B75). Does nothing after
         its end."""
@@ -80,7 +94,7 @@ cdef class PendingCall:
             self.deadline = now + self.timeout
             if self.latest != 0 and self.deadline > self.latest:
                 self.deadline = self.latest
-        if self.on_progress is not None and not self.future.done():
+        if self.on_progress is not None and (self.followed or not self.future.done()):
             try:
                 self.on_progress(note.progress, note.total, note.message)
             except (KeyboardInterrupt, SystemExit):

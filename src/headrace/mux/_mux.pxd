@@ -112,6 +112,7 @@ cdef class PendingCall:
     cdef double deadline                 # absolute, 0: none
     cdef double latest                   # absolute maximum, 0: none
     cdef bint extend                     # progress restarts the clock
+    cdef bint followed                   # answered by a task: its progress goes on (MX-04)
     cdef readonly object attached        # the transport's own record of this call; before: Mux.call(extra=)
 
     cdef int resolve(self, const hr_token *result) except -1

@@ -1,0 +1,415 @@
+"""Tasks of a client against our server, in both eras and over every kind of transport (TK-01..TK-31)."""
+
+import asyncio
+import contextlib
+
+import msgspec
+import pytest
+
+from headrace import (
+    Context,
+    Elicited,
+    InputRequired,
+    LocalProtocolError,
+    NotOffered,
+    RequestTimeout,
+    RpcError,
+    Server,
+    SqliteTaskStore,
+    TaskCancelled,
+    ToolError,
+    UsageError,
+    connect,
+)
+from headrace.jsonrpc import R3, R4, R5
+from headrace.transports.http_server import serve_http
+from headrace.transports.stream import serve_lines
+
+
+class Person(msgspec.Struct):
+    name: str
+
+
+def make(store=None, **options):
+    app = Server("t", version="1")
+    app.tasks(store, poll_interval=0.01, **options)
+    app.running_now = set()
+
+    @app.tool(task="optional")
+    async def work(n: int, seconds: float = 0.02) -> int:
+        app.running_now.add(n)
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            app.running_now.discard(n)
+        return n
+
+    @app.tool(task="required")
+    async def heavy(n: int) -> int:
+        return n * 2
+
+    @app.tool(task="optional")
+    async def fail() -> str:
+        raise ToolError("as it does")
+
+    @app.tool(task="optional")
+    async def refuse() -> str:
+        raise RpcError(-7, "refused", {"why": 1})
+
+    @app.tool(task="optional")
+    async def greet(ctx: Context) -> str:
+        first = await ctx.elicit("Name?", Person)
+        both = await asyncio.gather(ctx.elicit("One?", Person), ctx.sample("Hello", max_tokens=1))
+        return f"{first.content.name} {both[0].content.name} {both[1].content.text}"
+
+    @app.tool
+    async def plain() -> str:
+        return "plain"
+
+    return app
+
+
+@contextlib.asynccontextmanager
+async def served(app, transport, tmp_path, **options):
+    async with app.running(), contextlib.AsyncExitStack() as stack:
+        target = app
+        if transport == "unix":
+            listener = await serve_lines(app, unix=str(tmp_path / "s"))
+            stack.push_async_callback(listener.close)
+            target = listener.addresses[0]
+        elif transport == "http":
+            listener = await serve_http(app, host="127.0.0.1", port=0)
+            stack.push_async_callback(listener.close)
+            target = listener.url
+        async with connect(target, **{"tasks": True, **options}) as client:
+            yield client
+
+
+@pytest.fixture(params=["memory", "unix", "http"])
+def transport(request):
+    return request.param
+
+
+@pytest.fixture(params=[R4, R5])
+def revision(request):
+    return request.param
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request, tmp_path):
+    return None if request.param == "memory" else SqliteTaskStore(tmp_path / "tasks.db")
+
+
+def test_tk21_tk29_calls_are_followed_to_their_end(run, transport, revision, tmp_path):
+    app = make(SqliteTaskStore(tmp_path / "tasks.db") if transport == "unix" else None)
+
+    async def main():
+        async with served(app, transport, tmp_path, revision=revision) as client:
+            results = await asyncio.gather(*(client.call_tool("work", {"n": n}) for n in range(8)))
+            assert [result.structured_content or int(result.text) for result in results] == list(range(8))
+            # TK-01: 2025-11-25 refuses the plain call of a required one; the client then asks for a task.
+            assert (await client.call_tool("heavy", {"n": 4})).text == "8"
+            failed = await client.call_tool("fail")
+            assert failed.is_error and failed.text == "as it does"
+            with pytest.raises(RpcError, match="refused") as caught:
+                await client.call_tool("refuse")
+            assert (caught.value.code, caught.value.data) == (-7, {"why": 1})
+            assert (await client.call_tool("plain")).text == "plain"
+
+    run(main)
+
+
+def test_tk24_questions_are_answered_by_the_callbacks_once_each(run, transport, revision, tmp_path):
+    app = make()
+    asked = []
+
+    async def elicitation(params):
+        asked.append(params.message)
+        await asyncio.sleep(0.05)  # several polls go by
+        return {"name": params.message.strip("?")}
+
+    async def sampling(params):
+        return "hi"
+
+    async def main():
+        async with served(
+            app, transport, tmp_path, revision=revision, elicitation=elicitation, sampling=sampling
+        ) as client:
+            handle = await client.start_tool("greet")
+            result = await handle.result()
+            assert result.text == "Name One hi" and sorted(asked) == ["Name?", "One?"]
+            assert handle.status == "completed" or handle.state.status == "completed"
+
+    run(main)
+
+
+def test_handles_give_state_result_and_survive_the_client(run, revision, store, tmp_path):
+    app = make(store)
+
+    async def main():
+        async with app.running():
+            async with connect(app, tasks=True, revision=revision) as client:
+                handle = await client.start_tool("work", {"n": 3, "seconds": 0.1}, ttl=60)
+                assert handle.id and handle.status == "working" and "working" in repr(handle)
+                assert (await handle.get()).status == "working"
+                kept = handle.id
+            async with connect(app, tasks=True, revision=revision) as client:
+                handle = client.task(kept)
+                assert handle.status == "unknown"
+                assert (await handle.wait()).status == "completed"
+                assert (await handle.result()).text == "3" and (await handle.result()).text == "3"
+                for call in (client.task("nope").result, client.task("nope").get, client.task("nope").cancel):
+                    with pytest.raises(RpcError) as caught:
+                        await call()
+                    assert caught.value.code == -32602
+
+    run(main)
+
+
+def test_tk25_cancelled_tasks(run, revision, tmp_path):
+    app = make()
+
+    async def main():
+        async with served(app, "memory", tmp_path, revision=revision) as client:
+            handle = await client.start_tool("work", {"n": 1, "seconds": 20})
+            waiting = asyncio.ensure_future(handle.result())
+            await asyncio.sleep(0.03)
+            await handle.cancel()
+            with pytest.raises(TaskCancelled):
+                await waiting
+            assert (await handle.get()).status == "cancelled" and app.running_now == set()
+            if revision == R4:
+                with pytest.raises(RpcError):
+                    await handle.cancel()
+            else:
+                await handle.cancel()
+
+    run(main)
+
+
+def test_b75_who_stops_waiting_cancels_the_task(run, transport, tmp_path):
+    app = make()
+
+    async def main():
+        async with served(app, transport, tmp_path, revision=R5) as client:
+            call = asyncio.ensure_future(client.call_tool("work", {"n": 1, "seconds": 20}))
+            await until(lambda: app.running_now)
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+            await until(lambda: not app.running_now)
+            with pytest.raises(RequestTimeout, match="the task took longer"):
+                await client.call_tool("work", {"n": 2, "seconds": 20}, max_total_timeout=0.1)
+            await until(lambda: not app.running_now)
+            call = asyncio.ensure_future(client.call_tool("work", {"n": 3, "seconds": 20}))
+            await until(lambda: app.running_now)
+            call.cancel()
+            await asyncio.sleep(0)
+        await until(lambda: not app.running_now)
+        with contextlib.suppress(asyncio.CancelledError):
+            await call
+
+    run(main)
+
+
+async def until(condition):
+    for _ in range(2000):
+        if condition():
+            return
+        await asyncio.sleep(0.002)
+    raise AssertionError("it did not come")
+
+
+def test_questions_without_a_callback(run, tmp_path):
+    app = make()
+
+    async def main():
+        async with served(
+            app, "memory", tmp_path, revision=R5, capabilities={"elicitation": {}, "sampling": {}}
+        ) as client:
+            with pytest.raises(InputRequired):
+                await client.call_tool("greet")
+            # By hand, key by key.
+            handle = await client.start_tool("greet")
+            names = iter("ABC")
+            for _ in range(2):
+                with pytest.raises(InputRequired) as caught:
+                    await handle.wait()
+                for key, request in caught.value.requests.items():
+                    if request["method"] == "elicitation/create":
+                        await handle.update({key: Elicited("accept", {"name": next(names)})})
+                    else:
+                        sampled = {"role": "assistant", "content": {"type": "text", "text": "yo"}, "model": "m"}
+                        await handle.update({key: sampled})
+            assert (await handle.result()).text == "A B yo"
+            await until(lambda: not app._tasks.engine.runs)
+
+    run(main)
+
+
+def test_tk20_without_the_declaration_nothing_becomes_a_task(run, transport, revision, tmp_path):
+    app = make()
+
+    async def main():
+        async with served(app, transport, tmp_path, revision=revision, tasks=False) as client:
+            assert (await client.call_tool("work", {"n": 1})).text == "1"
+            assert len(app._tasks.engine.store) == 0
+            with pytest.raises(RpcError) as caught:
+                await client.call_tool("heavy", {"n": 1})
+            assert caught.value.code == (-32601 if revision == R4 else -32021)
+            with pytest.raises(UsageError, match="tasks=True"):
+                await client.start_tool("work")
+            with pytest.raises(UsageError, match="tasks=True"):
+                client.task("x")
+
+    run(main)
+
+
+def test_servers_and_tools_without_tasks(run, tmp_path):
+    app = Server("t", version="1")
+
+    @app.tool
+    async def plain() -> str:
+        return "plain"
+
+    async def main():
+        for revision in (R3, R4):
+            async with connect(app, tasks=True, revision=revision) as client:
+                assert (await client.call_tool("plain")).text == "plain"
+                with pytest.raises(NotOffered):
+                    await client.start_tool("plain")
+                with pytest.raises(RpcError, match="unknown tool"):
+                    await client.call_tool("nothing")
+        async with connect(app, tasks=True, revision=R5) as client:
+            handle = await client.start_tool("plain")
+            assert handle.id == "" and handle.status == "completed" and (await handle.result()).text == "plain"
+            for call in (handle.get, handle.cancel, handle.wait):
+                with pytest.raises(LocalProtocolError):
+                    await call()
+        with_tasks = make()
+        async with connect(with_tasks, tasks=True, revision=R4) as client:
+            with pytest.raises(RpcError) as caught:
+                await client.start_tool("plain")
+            assert caught.value.code == -32601
+            with pytest.raises(LocalProtocolError, match="requests of the server"):
+                await (await client.start_tool("work", {"n": 1})).update({})
+
+    run(main)
+
+
+def test_two_processes_with_one_store_answer_for_each_others_tasks(run, revision, tmp_path):
+    """A task runs on one server, and is looked at, answered and cancelled through another."""
+    path = tmp_path / "tasks.db"
+    one, two = make(SqliteTaskStore(path)), make(SqliteTaskStore(path))
+
+    async def main():
+        options = {"tasks": True, "revision": revision, "capabilities": {"elicitation": {}, "sampling": {}}}
+        async with connect(one, **options) as here, connect(two, **options) as there:
+            long = await here.start_tool("work", {"n": 5, "seconds": 0.1})
+            assert (await there.task(long.id).result()).text == "5"
+            endless = await here.start_tool("work", {"n": 6, "seconds": 20})
+            await until(lambda: one.running_now)
+            await there.task(endless.id).cancel()
+            assert (await here.task(endless.id).get()).status == "cancelled"
+            await until(lambda: not one.running_now)
+            if revision == R5:
+                asking = await here.start_tool("greet")
+                far = there.task(asking.id)
+                with pytest.raises(InputRequired) as caught:
+                    await far.wait()
+                (key,) = caught.value.requests
+                await far.update({key: Elicited("accept", {"name": "Far"})})
+                for _ in range(500):
+                    state = await far.get()
+                    if key not in msgspec.json.decode(state.input_requests or b"{}"):
+                        break
+                    await asyncio.sleep(0.005)
+                assert state.status in ("working", "input_required")
+                await far.cancel()
+
+    run(main)
+
+
+def test_mx04_progress_of_a_2025_11_25_task_reaches_the_callback(run, transport, tmp_path):
+    app = make()
+
+    @app.tool(task="required")
+    async def steps(ctx: Context) -> str:
+        for step in range(3):
+            await asyncio.sleep(0.02)
+            await ctx.progress(step + 1, 3)
+        return "ok"
+
+    async def main():
+        async with served(app, transport, tmp_path, revision=R4) as client:
+            seen = []
+            result = await client.call_tool("steps", on_progress=lambda done, total, text: seen.append(done), timeout=5)
+            assert result.text == "ok" and seen == sorted(seen) and seen[-1:] == [3]
+            assert client._mux.debug_counts()["pending"] == 0
+
+    run(main)
+
+
+# --- middleware of the client -------------------------------------------------------------------------
+
+
+def test_client_middleware_sees_every_request_and_the_end_of_tasks(run, transport, revision, tmp_path):
+    app = make()
+    seen = []
+
+    async def audit(call, next):
+        value = await next(call)
+        seen.append((call.method, call.name, call.arguments, type(value).__name__))
+
+    async def main():
+        async with served(app, transport, tmp_path, revision=revision, middleware=[audit]) as client:
+            assert (await client.call_tool("work", {"n": 3})).text == "3"
+            assert [tool.name for tool in await client.list_tools()][0] == "work"
+            handle = await client.start_tool("work", {"n": 4})
+            assert (await handle.result()).text == "4"
+        assert seen == [
+            ("tools/call", "work", {"n": 3}, "CallResult"),
+            ("tools/list", None, {}, "ToolsPage"),
+            ("tools/call", "work", {"n": 4}, "TaskHandle"),
+        ]
+
+    run(main)
+
+
+def test_client_middleware_refuses_rewrites_and_replaces_in_order(run, revision, tmp_path):
+    app = make()
+    order = []
+
+    async def outer(call, next):
+        order.append("outer")
+        if call.name == "plain":
+            raise ToolError("not approved")
+        value = await next(call)
+        order.append("outer again")
+        return value
+
+    async def inner(call, next):
+        order.append("inner")
+        if call.arguments.get("n") == 0:
+            call.params = {"name": "heavy", "arguments": {"n": 21}}
+        else:
+            call.arguments["n"] += 1
+        value = await next(call)
+        return msgspec.structs.replace(value, meta={"seen": True})
+
+    async def main():
+        async with served(app, "memory", tmp_path, revision=revision, middleware=[outer, inner]) as client:
+            result = await client.call_tool("work", {"n": 1})
+            assert result.text == "2" and result.meta == {"seen": True}
+            assert (await client.call_tool("work", {"n": 0})).text == "42"
+            with pytest.raises(ToolError, match="not approved"):
+                await client.call_tool("plain")
+        assert order == ["outer", "inner", "outer again", "outer", "inner", "outer again", "outer"]
+
+    run(main)
+
+
+def test_client_middleware_must_be_a_list_of_functions():
+    for wrong in (lambda call, next: None, ["x"], [1]):
+        with pytest.raises(UsageError, match="middleware must be a list"):
+            connect(Server("t", version="1"), middleware=wrong)
