@@ -364,7 +364,7 @@ def test_client_middleware_sees_every_request_and_the_end_of_tasks(run, transpor
     async def main():
         async with served(app, transport, tmp_path, revision=revision, middleware=[audit]) as client:
             assert (await client.call_tool("work", {"n": 3})).text == "3"
-            assert [tool.name for tool in await client.list_tools()][0] == "work"
+            assert (await client.list_tools())[0].name == "work"
             handle = await client.start_tool("work", {"n": 4})
             assert (await handle.result()).text == "4"
         assert seen == [
