@@ -68,7 +68,7 @@ def running(command: str):
 
 
 def test_commands_are_shown():
-    assert len(SERVE) == 3 and len(CALL) == 3
+    assert len(SERVE) == 3 and len(CALL) == 4
 
 
 @pytest.mark.parametrize("command", SERVE)
