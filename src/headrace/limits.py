@@ -84,7 +84,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     max_server_requests: int = 64
     """Questions of a server (roots, sampling, elicitation) that a client answers at once. Beyond: they wait."""
     max_input_time: float = 3_600.0
-    """A call of the modern era from its first question for client input on. Beyond: RequestTimeout."""
+    """A call of a client from the first question of the server on: the rounds of the modern era; in the handshake
+    era the time that a call is spared its time limit while questions are open. Beyond: RequestTimeout."""
     max_cache_entries: int = 1_024
     """Results that a client keeps for as long as the server allows. Beyond: the least recently used goes."""
     max_cache_bytes: int = 16 * _MIB

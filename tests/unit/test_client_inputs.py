@@ -663,3 +663,32 @@ def test_cf30_defaults():
     assert form_defaults(FORM) == {"age": 30, "color": "r"}
     assert with_defaults(FORM, {"name": "x", "age": 1, "color": None}) == {"name": "x", "age": 1, "color": "r"}
     assert form_defaults({"properties": {"a": 7}}) == form_defaults({}) == form_defaults({"properties": []}) == {}
+
+
+def test_mx13_a_call_does_not_time_out_while_its_user_thinks(run):
+    """MX-13: a question of the server stops the clock of our calls, never beyond their absolute limit."""
+
+    async def slow(params):
+        await asyncio.sleep(0.5)
+        return {"name": "Ann"}
+
+    async def main():
+        def call(message, writer):
+            call.id = message["id"]
+            writer.write(json.dumps({"jsonrpc": "2.0", "id": "q", **ELICIT}).encode() + b"\n")
+
+        def answered(message, writer):
+            answer = {"jsonrpc": "2.0", "id": call.id, "result": {"content": []}}
+            writer.write(json.dumps(answer).encode() + b"\n")
+
+        answers = {"discover": error(-32601), "initialize": handshake(), "tools_call": call, "": answered}
+        async with Script(**answers) as peer, connect(peer.target, elicitation=slow) as client:
+            assert (await client.call_tool("t", timeout=0.15)).content == []
+            with pytest.raises(RequestTimeout, match="absolute limit"):
+                await client.call_tool("t", timeout=0.15, max_total_timeout=0.3)
+            limits = Limits(max_input_time=0.1)
+            async with connect(peer.target, elicitation=slow, limits=limits) as hasty:
+                with pytest.raises(RequestTimeout, match="absolute limit"):
+                    await hasty.call_tool("t", timeout=0.15)
+
+    run(main)

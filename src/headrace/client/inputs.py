@@ -157,10 +157,14 @@ class Inputs:
 
     def _handler(self, method: str) -> Callable[[Exchange], Any]:
         async def serve(exchange: Exchange) -> bytes:
+            mux = exchange.mux
+            mux.asked += 1  # the server cannot go on meanwhile: its answers have time
             try:
                 return await self.answer(method, exchange.params or b"{}", revision=exchange.revision.name)
             except InputRefused as exc:
                 raise RpcError(REFUSED, str(exc) or "refused by the user") from None
+            finally:
+                mux.asked -= 1
 
         return serve
 

@@ -86,6 +86,24 @@ cdef class PendingCall:
     cdef bint overdue(self, double now):
         return self.deadline != 0 and self.deadline <= now
 
+    cdef bint spared(self, double now) except? True:
+        """While somebody here thinks about a question of the peer, the peer cannot go on: the clock of its
+        answers starts anew, up to the absolute limit."""
+        if self.mux.asked == 0 or self.timeout <= 0 or (self.latest != 0 and now >= self.latest):
+            return False
+        if self.latest == 0:
+            self.latest = now + self.mux.patience
+        self.deadline = now + self.timeout
+        if self.deadline > self.latest:
+            self.deadline = self.latest
+        self.mux.arm(self.deadline)
+        return True
+
+    cdef str lateness(self, double now):
+        if self.latest != 0 and now >= self.latest:
+            return "no answer within the absolute limit of this call"
+        return f"no answer within {self.timeout:g} s"
+
     def progressed(self, note):
         """A progress notification for this call arrived."""
         cdef double now

@@ -118,6 +118,8 @@ cdef class PendingCall:
     cdef int resolve(self, const hr_token *result) except -1
     cdef int reject(self, object exc) except -1
     cdef bint overdue(self, double now)
+    cdef bint spared(self, double now) except? True
+    cdef str lateness(self, double now)
 
 
 cdef class Sink:
@@ -168,6 +170,8 @@ cdef class Mux:
     cdef public bint null_ids            # unreadable ids are answered as null (R1-R3, JR-13)
     cdef bint unparking
     cdef public bint draining            # new requests are refused: the server shuts down
+    cdef public Py_ssize_t asked         # questions of the peer that a person or a model thinks about
+    cdef double patience                 # seconds that such calls are spared at most
     cdef public bint closed
     cdef readonly object close_reason
     cdef long long next_id

@@ -190,6 +190,7 @@ class Mux:
     current: Revision | None
     null_ids: bool
     draining: bool
+    asked: int
     closed: bool
     @property
     def runtime(self) -> Runtime: ...

@@ -99,6 +99,7 @@ cdef class Mux:
         self.max_parked = limits.max_parked
         self.max_pending = limits.max_pending
         self.max_depth = limits.max_depth
+        self.patience = limits.max_input_time
         self.next_id = 1
         self.timer = None
         self.closed = False
@@ -530,19 +531,15 @@ cdef class Mux:
             self.arm(earliest if earliest > soonest else soonest)
 
     def expire(self, PendingCall call not None, double now):
-        """Ends one overdue call (MX-13)."""
-        if self.pending.get(call.id) is not call:
+        """Ends one overdue call (MX-13), unless it is spared."""
+        if self.pending.get(call.id) is not call or call.spared(now):
             return
         del self.pending[call.id]
-        if call.latest != 0 and now >= call.latest:
-            text = "no answer within the absolute limit of this call"
-        else:
-            text = f"no answer within {call.timeout:g} s"
         try:
             if not call.sink.closed:
                 call.sink.drop_call(call, "timeout")
         finally:
-            call.reject(RequestTimeout(f"{call.method}: {text}"))
+            call.reject(RequestTimeout(f"{call.method}: {call.lateness(now)}"))
 
     # --- end --------------------------------------------------------------------------------------
 
