@@ -5,6 +5,7 @@ A test cites a requirement in its name (`test_vn62_...`, also `ho30_31`) or in i
 """
 
 import ast
+import functools
 import re
 from pathlib import Path
 
@@ -53,6 +54,7 @@ def cited_by_text(text):
     return single, ranged
 
 
+@functools.cache
 def citations():
     """{id: the tests that cite it}; ids inside of a range count, whether they exist or not is up to its ends."""
     singles, covered = {}, {}
