@@ -64,6 +64,9 @@ def test_b43_ids_of_another_session_are_unknown():
     id_ = one.append("p1", b"{}")
     two.append("p1", b"{}")
     assert one.replay(id_) is not None and two.replay(id_) is None
+    # nor does the number of one stream name an event of another
+    a, b = one.append("p2", b"{}"), one.append("p1", b"{}")
+    assert one.replay(a.replace("p2", "p1")) is None and one.replay(b.replace("p1", "p2")) is None
 
 
 def test_se08_one_session_is_bounded_in_events_and_bytes():

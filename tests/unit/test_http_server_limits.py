@@ -266,3 +266,43 @@ def test_curl(run):
             assert b'"text":"from curl"' in out
 
     run(main)
+
+
+def test_b52_a_body_that_drips_is_bounded_in_time(run):
+    """Each byte comes within body_timeout; the whole body does not within body_total_timeout."""
+
+    async def main():
+        async with site(limits=tiny(body_timeout=5.0, body_total_timeout=0.3)) as s:
+            peer = await s.connect()
+            whole = s.call("echo", {"text": "x" * 1000})
+            peer.send(whole[:-900])
+            for at in range(900, 800, -1):
+                peer.send(whole[-at : -at + 1])
+                await asyncio.sleep(0.02)
+                if peer.reader._buffer:
+                    break
+            answer = await peer.answer()
+            assert (answer.status, answer.get("connection")) == (408, "close")
+            # one that comes in pieces but in time is served
+            other = await s.connect()
+            other.send(whole[:-900])
+            await asyncio.sleep(0.02)
+            assert (await other.ask(whole[-900:])).status == 200
+
+    run(main)
+
+
+def test_jr02_a_byte_order_mark_before_a_body_is_tolerated(run):
+    async def main():
+        async with site() as s:
+            peer = await s.connect()
+            head, _, body = s.call("echo", {"text": "x"}).partition(b"\r\n\r\n")
+            marked = b"\xef\xbb\xbf" + body
+            head = head.replace(b"content-length: %d" % len(body), b"content-length: %d" % len(marked))
+            assert len(marked) == len(body) + 3 and b"%d" % len(marked) in head
+            answer = await peer.ask(head + b"\r\n\r\n" + marked)
+            assert answer.json["result"]["content"][0]["text"] == "x"
+            for junk in (b"\xef\xbb\xbf", b"\xef\xbb", b"\xef\xbb\xbf{"):
+                assert (await peer.ask(s.request(body=junk))).status == 400
+
+    run(main)

@@ -198,12 +198,13 @@ class MemoryEventStore(EventStore):
         if record is None:
             return Replay(stream, [], lost=True)
         number = int(digits)
-        if number > record.last:
+        kept = record.events
+        if number > record.last or (kept and number > kept[0].number and all(each.number != number for each in kept)):
             return None
         prefix = f"{self.tag}.{stream}."
         return Replay(
             stream,
-            [(f"{prefix}{each.number}", each.data) for each in record.events if each.number > number and each.data],
+            [(f"{prefix}{each.number}", each.data) for each in kept if each.number > number and each.data],
         )
 
     def end(self, stream: str) -> None:

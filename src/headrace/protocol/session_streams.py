@@ -162,10 +162,14 @@ class StreamingSession(ServerSession):
         self.sink = sink
         if len(self.streams) > MAX_STREAMS:
             self.streams[0].end_stream()
-        while self._waiting and self.sink is sink and self.mux is not None:
+        self._flush()
+
+    def _flush(self) -> None:
+        """Sends what waits, as far as there is a stream that takes it."""
+        while self._waiting and self.sink is not None and self.mux is not None:
             note = next(iter(self._waiting))
-            if not self.mux.notify(*note, sink):
-                break
+            if not self.mux.notify(*note, self.sink):
+                return
             self._waiting.pop(note, None)
 
     def stream_ended(self, sink: Any) -> None:
@@ -188,11 +192,12 @@ class StreamingSession(ServerSession):
 
     def announce(self, method: bytes, params: bytes | None = None) -> bool:
         """As ServerSession.announce; without an open stream it waits for one, if streams can be resumed."""
-        if super().announce(method, params):
+        self._flush()
+        if not self._waiting and super().announce(method, params):
             return True
         if not self.ready or self.ended or not self.resumable:
             return False
-        if len(self._waiting) >= self.server.limits.max_waiting_notices:
+        if (method, params) not in self._waiting and len(self._waiting) >= self.server.limits.max_waiting_notices:
             return False
         self._waiting[method, params] = None
         return True
