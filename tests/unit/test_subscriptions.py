@@ -1,8 +1,10 @@
 """subscriptions/listen on lines and HTTP, the hub, slow readers, ends (SF-70..SF-75, HN-52, ST-30, B113, B115)."""
 
 import asyncio
+import gc
 import json
 import threading
+import weakref
 
 from http_support import site, tiny
 from server_pipe import META, Pipe
@@ -473,3 +475,38 @@ def test_sf23_sf60_updates_and_list_changes_on_a_get_stream(run):
     assert first[0]["params"] == {"uri": "a://1"}
     assert second["method"] == "notifications/prompts/list_changed"
     assert ended.status in (200, 204) and watched == {}
+
+
+def test_many_listeners_are_told_a_part_a_turn_and_leave_nothing_behind(run):
+    """A change among a thousand listens and sessions reaches each once; nobody else waits for all of them."""
+    app = make(Limits(notify_interval=0.001, max_listens=2000))
+
+    async def body(pipe):
+        others = [Pipe(app) for _ in range(300)]
+        for each in others:
+            each.handshake()
+        for n in range(700):
+            pipe.send(n, "subscriptions/listen", {"notifications": ALL}, meta=META)
+        pipe.out.clear()
+        app.hub.changed("tools")
+        turns = 0
+        while len(pipe.out) + sum(len(each.out) for each in others) < 1000:
+            await asyncio.sleep(0)
+            turns += 1
+            assert turns < 5000
+        await asyncio.sleep(0.02)
+        told = len(pipe.out), {len(each.out) for each in others}
+        refs = [weakref.ref(listen) for listen in app.hub.listens]
+        for n in range(700):
+            pipe.send(None, "notifications/cancelled", {"requestId": n}, meta=META)
+        for each in others:
+            each.mux.close("gone")
+        app.hub.changed("tools")
+        await asyncio.sleep(0.02)
+        gc.collect()
+        return told, turns, sum(ref() is not None for ref in refs), len(app.hub._receivers), len(app.sessions)
+
+    told, turns, left, receivers, sessions = serve(run, app, body)
+    assert told == (700, {1})
+    assert turns > 3
+    assert (left, receivers, sessions) == (0, 0, 1)

@@ -36,6 +36,8 @@ _TASK = b"notifications/tasks"
 _ACKNOWLEDGED = b"notifications/subscriptions/acknowledged"
 _CANCELLED = b"notifications/cancelled"
 
+_A_TURN = 200  # receivers that send in one turn of the event loop
+
 _encode = msgspec.json.Encoder().encode
 
 
@@ -67,7 +69,7 @@ class _Host(Protocol):
 class _Receiver:
     """One who is told. ``due`` holds what it does not know yet, one entry a key, oldest first."""
 
-    __slots__ = ("due", "waiting")
+    __slots__ = ("__weakref__", "due", "waiting")
 
     def __init__(self) -> None:
         self.due: dict[tuple[str, str], tuple[bytes, bytes]] = {}
@@ -190,6 +192,8 @@ class Hub:
         self._kinds: dict[str, None] = {}
         self._uris: dict[str, None] = {}
         self._tasks: list[tuple[str, bytes]] = []
+        self._queue: dict[_Receiver, None] = {}
+        """Receivers that are to send in this turn or the next ones."""
         self._runtime: Runtime | None = None
         self._wake: Callable[[Callable[[], None]], Any] | None = None
         self._woken = False
@@ -209,7 +213,8 @@ class Hub:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        for table in (self.listens, self._receivers, self._watchers, self._task_watchers, self._kinds, self._uris):
+        for table in (self.listens, self._receivers, self._watchers, self._task_watchers, self._kinds, self._uris,
+                      self._queue):  # fmt: skip
             table.clear()
         self._tasks.clear()
         self._runtime = None
@@ -286,17 +291,39 @@ class Hub:
             for watcher in self._watchers.get(uri, ()):
                 watcher.due[("uri", uri)] = (_UPDATED, members)
                 told[watcher] = None
-        for one in told:
-            one.flush()
+        self._flush(told)
+
+    def _flush(self, receivers: Iterable[_Receiver]) -> None:
+        """Has them send what is due, a part of them a turn: thousands of listeners must not hold the loop."""
+        idle = not self._queue
+        self._queue.update(dict.fromkeys(receivers))
+        if idle:
+            self._flush_some()
+
+    def _flush_some(self) -> None:
+        runtime = self._runtime
+        for _ in range(_A_TURN):
+            if not self._queue or runtime is None:
+                return
+            receiver = next(iter(self._queue))
+            del self._queue[receiver]
+            try:
+                receiver.flush()
+            except Exception as exc:
+                runtime.report("a change could not be told", exc)
+        if self._queue and runtime is not None:
+            runtime.call_soon(self._flush_some)
 
     def _deliver_tasks(self) -> None:
         tasks, self._tasks = self._tasks, []
+        told: dict[_Receiver, None] = {}
         for task_id, params in tasks:
             members = params.strip()[1:-1].strip()
             for listen in list(self._task_watchers.get(task_id, ())):
                 # The newest state takes the place of one that a slow reader has not got yet.
                 listen.due[("task", task_id)] = (_TASK, members)
-                listen.flush()
+                told[listen] = None
+        self._flush(told)
 
     def _receiver(self, session: ServerSession) -> _SessionReceiver:
         found = self._receivers.get(session)
@@ -369,7 +396,7 @@ class Hub:
             exchange.answer_error(
                 RpcError(
                     INVALID_REQUEST,
-                    "subscriptions/listen is answered with an event stream: accept text/event-stream",
+                    "subscriptions/listen is answered with an event stream, which this request does not accept",
                     http_status=406,
                 )
             )
