@@ -692,3 +692,25 @@ def test_mx13_a_call_does_not_time_out_while_its_user_thinks(run):
                     await hasty.call_tool("t", timeout=0.15)
 
     run(main)
+
+
+def test_cf32_the_end_of_a_url_elicitation_is_told(run):
+    """CF-32: notifications/elicitation/complete reaches its callback; malformed ones are ignored. The error that
+    asks for such an elicitation (-32042) keeps its data."""
+
+    async def main():
+        def call(message, writer):
+            for params in ({"elicitationId": "e1"}, {"elicitationId": 7}, {}, [], {"elicitationId": "e2"}):
+                note = {"jsonrpc": "2.0", "method": "notifications/elicitation/complete", "params": params}
+                writer.write(json.dumps(note).encode() + b"\n")
+            return error(-32042, {"elicitations": [URL["params"]]})
+
+        got = []
+        answers = {"discover": error(-32601), "initialize": handshake(), "tools_call": call}
+        async with Script(**answers) as peer, connect(peer.target, on_elicitation_complete=got.append) as client:
+            with pytest.raises(RpcError) as caught:
+                await client.call_tool("t")
+            assert caught.value.data["elicitations"][0]["elicitationId"] == "e1"
+        assert got == ["e1", "e2"]
+
+    run(main)

@@ -71,6 +71,7 @@ def connect(
     sampling_features: Sequence[str] = (),
     elicitation: Callable[[ElicitParams], Any] | None = None,
     elicitation_modes: Sequence[str] = ("form",),
+    on_elicitation_complete: Callable[[str], Any] | None = None,
     extensions: Mapping[str, Mapping[str, Any]] | None = None,
     capabilities: Mapping[str, Any] | None = None,
     reset_timeout_on_progress: bool = False,
@@ -119,6 +120,8 @@ def connect(
         :class:`headrace.Elicited`, the form's values as a dict, ``None`` (the user made no choice), or for a
         URL ``True`` or ``False``. Defaults are filled in and the values checked before they leave (CF-30).
     :param elicitation_modes: ``"form"``, ``"url"`` or both: what the callback can show (CF-32).
+    :param on_elicitation_complete: called with the ``elicitation_id`` of each URL that the server says was dealt
+        with (2025-11-25 only, CF-32).
     :param extensions: identifiers and settings of extensions that the client understands (VN-31).
     :param capabilities: further members of the declared capabilities, for what is answered by hand.
     :param reset_timeout_on_progress: progress of any request restarts the clock of its timeout (B80).
@@ -197,7 +200,9 @@ def connect(
         layers=check_layers(middleware),
         tasks=tasks,
     )
-    return _Connect(parsed, options, log_level, on_log, on_list_changed, on_resource_updated)
+    return _Connect(
+        parsed, options, log_level, on_log, on_list_changed, on_resource_updated, on_elicitation_complete
+    )
 
 
 def _is_config(target: Any, name: str | None) -> bool:
@@ -284,6 +289,7 @@ class _Connect:
         on_log: Callable[[LoggingMessageNotificationParams], Any] | None,
         on_list_changed: Callable[[str], Any] | None,
         on_resource_updated: Callable[[str], Any] | None,
+        on_elicitation_complete: Callable[[str], Any] | None,
     ) -> None:
         self._target = target
         self._options = options
@@ -293,6 +299,7 @@ class _Connect:
         self._on_log = on_log
         self._on_list_changed = on_list_changed
         self._on_resource_updated = on_resource_updated
+        self._on_elicitation_complete = on_elicitation_complete
         self._client: Client | None = None
 
     async def __aenter__(self) -> Client:
@@ -331,6 +338,7 @@ class _Connect:
             self._on_list_changed,
             self._on_resource_updated,
             self._options.inputs,
+            self._on_elicitation_complete,
         )
         channel: Channel | None = None
         try:

@@ -14,6 +14,7 @@ import msgspec
 
 from headrace.client.arguments import encode
 from headrace.client.callbacks import Relay
+from headrace.client.results import decode_any
 from headrace.client.watch import Watch
 from headrace.errors import HeadraceError, RemoteProtocolError, RpcError
 from headrace.jsonrpc import LATEST_HANDSHAKE, METHOD_NOT_FOUND, R2, R5
@@ -53,6 +54,7 @@ class ClientSession(Gate):
         on_list_changed: Callable[[str], Any] | None = None,
         on_resource_updated: Callable[[str], Any] | None = None,
         inputs: Inputs | None = None,
+        on_elicitation_complete: Callable[[str], Any] | None = None,
     ) -> None:
         self.log = log
         self.modern = False
@@ -65,6 +67,10 @@ class ClientSession(Gate):
         self.watch = Watch(log, on_list_changed, on_resource_updated)
         self.notes: dict[str, Callable[[bytes], None]] = {}
         """What takes other notifications of the server, by method: gets the raw params."""
+        self.completions: Relay | None = None
+        if on_elicitation_complete is not None:
+            self.completions = Relay(on_elicitation_complete, self.callback_failed)
+            self.notes["notifications/elicitation/complete"] = self._elicitation_complete
         self.log_level: str | None = None
         """The level that was asked for in the handshake era."""
         self.max_batch = DEFAULT.max_batch
@@ -124,6 +130,12 @@ class ClientSession(Gate):
                 return
         self.messages(message)
 
+    def _elicitation_complete(self, params: bytes) -> None:
+        found = decode_any(params)
+        id = found.get("elicitationId") if isinstance(found, dict) else None
+        if self.completions is not None and isinstance(id, str):
+            self.completions(id)
+
     def stray(self, envelope: Envelope, sink: Sink) -> None:
         self.log.debug("an answer nobody waits for was dropped")
 
@@ -161,4 +173,6 @@ class ClientSession(Gate):
         """The client closes: no more callbacks."""
         if self.messages is not None:
             self.messages.stop()
+        if self.completions is not None:
+            self.completions.stop()
         self.watch.stop()
