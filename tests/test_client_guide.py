@@ -53,7 +53,7 @@ def test_the_guide_runs(app, monkeypatch, capsys):
     async def main():
         monkeypatch.setattr(headrace, "connect", lambda url, **options: real(app, **options))
         await defined(first)
-        assert "3 {'result': 3}" in capsys.readouterr().out
+        assert capsys.readouterr().out == "3 3\n"
         names = await defined(offers)
         async with names["client"] as client:
             assert client._offer.capabilities == b'{"roots":{"listChanged":true},"sampling":{},"elicitation":{"form":{}}}'
