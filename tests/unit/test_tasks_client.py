@@ -413,3 +413,25 @@ def test_client_middleware_must_be_a_list_of_functions():
     for wrong in (lambda call, next: None, ["x"], [1]):
         with pytest.raises(UsageError, match="middleware must be a list"):
             connect(Server("t", version="1"), middleware=wrong)
+
+
+def test_tk01_a_listed_tool_that_needs_a_task_is_called_as_one(run):
+    """2025-11-25: what the list says is known at the first call; without a list the refusal tells."""
+    app = Server("t", version="1")
+    app.tasks()
+
+    @app.tool(task="required")
+    async def slow() -> str:
+        return "done"
+
+    async def main():
+        for listed in (True, False):
+            seen = []
+            async with connect(app, revision="2025-11-25", tasks=True, tap=seen.append) as client:
+                if listed:
+                    await client.list_tools()
+                assert (await client.call_tool("slow")).content[0].text == "done"
+            calls = [m.message for m in seen if m.sent and b'"tools/call"' in m.message]
+            assert [b'"task":{}' in call for call in calls] == ([True] if listed else [False, True])
+
+    run(main)

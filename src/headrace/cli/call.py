@@ -78,13 +78,16 @@ def command(
     shown = _Progress() if (sys.stderr.isatty() if progress is None else progress) else None
 
     more = answers_of(options)
+    more["tasks"] = True  # a call that becomes a task is followed to its end
 
     import msgspec
 
     from headrace.errors import RpcError
 
     async def body(client: Client) -> dict[str, Any]:
-        tools = await _tools(client, options["timeout"]) if pairs or base else None
+        # A client has to know which tools of 2025-11-25 run as tasks only.
+        wants = pairs or base or "tasks" in client.capabilities
+        tools = await _tools(client, options["timeout"]) if wants else None
         schema = next((each.input_schema for each in tools or () if each.name == tool), None)
         arguments = arguments_of(pairs, base, schema)
         if schema is not None:

@@ -117,6 +117,7 @@ class Core:
             channel.session.watch.stale.append(self._cache.changed)
         self._layers = options.layers
         self._tasks = options.tasks
+        self._task_tools: set[str] = set()
         """Whether calls may become tasks."""
         self._jobs: set[asyncio.Task[Any]] = set()
         self._direct = (
@@ -282,14 +283,15 @@ class Core:
 
     async def _complete(self, request: Request, asked: InputAsked | TaskMade | None, follow: bool) -> Any:
         """Sends a request, answers what the server asks, follows what becomes a task."""
+        if asked is None and request.name in self._task_tools and request.method == "tools/call":
+            self._as_task(request)
         try:
             result = asked if asked is not None else await self._send(request)
         except RpcError as exc:
             if exc.code != METHOD_NOT_FOUND or not self._runs_as_task(request):
                 raise
             # 2025-11-25: the tool runs as a task only (TK-01).
-            request.body += b',"task":{}'
-            request.decode = read_legacy_made
+            self._as_task(request)
             result = await self._send(request)
         if type(result) is InputAsked:
             result = await self._rounds(request, result)
@@ -297,6 +299,11 @@ class Core:
             handle = TaskHandle(self, result.state.task_id, result.state)
             return await self._follow(request, handle, result.call) if follow else handle
         return result
+
+    def _as_task(self, request: Request) -> None:
+        if request.decode is not read_legacy_made:
+            request.body += b',"task":{}'
+            request.decode = read_legacy_made
 
     def _runs_as_task(self, request: Request) -> bool:
         """Whether a call that 2025-11-25 refused may be repeated as a task."""

@@ -50,6 +50,11 @@ TEMPLATES = _List(
 PROMPTS = _List("prompts/list", "prompts", "prompts", PromptsPage, Prompt)
 
 
+def _needs_task(tool: Any) -> bool:
+    execution = getattr(tool, "execution", None)
+    return isinstance(execution, dict) and execution.get("taskSupport") == "required"
+
+
 class Lists(Core):
     """The list methods of a client. Use :class:`headrace.Client`.
 
@@ -164,6 +169,14 @@ class Lists(Core):
             tools = self._headers.learn(tools, whole=whole)
         if self._schemas is not None:
             self._schemas.learn(tools, whole=whole)
+        if self._tasks and self._offers_legacy_tasks:
+            # TK-01: what runs as a task only is called as one.
+            if whole:
+                self._task_tools.clear()
+            for tool in tools:
+                self._task_tools.discard(tool.name)
+                if _needs_task(tool):
+                    self._task_tools.add(tool.name)
         return tools
 
     async def _refresh_tools(self) -> None:
