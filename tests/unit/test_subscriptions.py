@@ -140,9 +140,13 @@ def test_sf74_g01_graceful_end_on_lines(run):
         for id in (7, "x"):
             pipe.send(id, "subscriptions/listen", {"notifications": ALL | {"resourceSubscriptions": ["a://1"]}}, meta=META)
         pipe.out.clear()
+        app.hub.changed("tools")  # due, not told yet
         app.hub.close()
         app.hub.close()
         ended, pipe.out = pipe.out, []
+        changes = [m["method"] for m in ended[:2]]
+        assert changes == ["notifications/tools/list_changed"] * 2 and [tag(m) for m in ended[:2]] == [7, "x"]
+        del ended[:2]
         await asyncio.sleep(0.01)
         counts = pipe.mux.debug_counts()
         app.notify_resource_updated("a://1")

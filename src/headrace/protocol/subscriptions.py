@@ -447,11 +447,14 @@ class Hub:
 
     def end(self, gate: Any) -> None:
         """Ends the listens of one connection or listener, which closes (SF-74)."""
-        for listen in list(self.listens):
-            if listen.exchange.mux.gate is gate:
-                listen.end()
+        ending = [listen for listen in self.listens if listen.exchange.mux.gate is gate]
+        if ending:
+            self._deliver()  # what changed up to now is told before the end
+        for listen in ending:
+            listen.end()
 
     def close(self) -> None:
         """Ends every listen gracefully: clients get the result, and reconnect if they want more."""
+        self._deliver()
         for listen in list(self.listens):
             listen.end()
