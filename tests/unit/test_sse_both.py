@@ -74,25 +74,24 @@ def test_ls06_every_revision_and_feature(run, revision):
         async def elicited(params):
             return {"name": "Ada"}
 
-        async with served(make_app()) as (_, url):
-            async with connect(
-                url, transport="sse", revision=revision, on_log=lambda m: logs.append(m.data), elicitation=elicited
-            ) as client:
-                assert client.protocol_version == revision and client.server_info.name == "old"
-                assert {t.name for t in await client.list_tools()} >= {"echo", "fail", "count"}
-                texts = await asyncio.gather(*(client.call_tool("echo", {"text": str(i)}) for i in range(50)))
-                assert [t.text for t in texts] == [str(i) for i in range(50)]
-                failed = await client.call_tool("fail")
-                assert failed.is_error and failed.text == "it went wrong"
-                with pytest.raises(RpcError, match="refused"):
-                    await client.call_tool("refuse")
-                result = await client.call_tool("count", {"to": 5}, on_progress=lambda done, *_: notes.append(done))
-                assert result.text == "counted" and notes == [1, 2, 3, 4, 5] and logs == [{"n": 5}]
-                await client.ping()
-                big = "é" * 500_000
-                assert (await client.call_tool("echo", {"text": big})).text == big
-                if revision >= R3:
-                    assert (await client.call_tool("name")).text == "Ada"
+        async with served(make_app()) as (_, url), connect(
+            url, transport="sse", revision=revision, on_log=lambda m: logs.append(m.data), elicitation=elicited
+        ) as client:
+            assert client.protocol_version == revision and client.server_info.name == "old"
+            assert {t.name for t in await client.list_tools()} >= {"echo", "fail", "count"}
+            texts = await asyncio.gather(*(client.call_tool("echo", {"text": str(i)}) for i in range(50)))
+            assert [t.text for t in texts] == [str(i) for i in range(50)]
+            failed = await client.call_tool("fail")
+            assert failed.is_error and failed.text == "it went wrong"
+            with pytest.raises(RpcError, match="refused"):
+                await client.call_tool("refuse")
+            result = await client.call_tool("count", {"to": 5}, on_progress=lambda done, *_: notes.append(done))
+            assert result.text == "counted" and notes == [1, 2, 3, 4, 5] and logs == [{"n": 5}]
+            await client.ping()
+            big = "é" * 500_000
+            assert (await client.call_tool("echo", {"text": big})).text == big
+            if revision >= R3:
+                assert (await client.call_tool("name")).text == "Ada"
 
     run(main)
 
