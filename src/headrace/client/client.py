@@ -194,12 +194,14 @@ class Client(Subscriptions):
 
     async def set_log_level(self, level: str) -> None:
         """Asks for log messages from ``level`` on: for the connection in the handshake era (SF-40), with
-        every later request of this client in the modern era (SF-41)."""
+        every later request of this client in the modern era (SF-41). Raises :class:`NotOffered` when a server of
+        the handshake era has no such logging, :class:`UsageError` for an unknown level."""
         if level not in LOG_LEVELS:
             raise UsageError(f"log level {level!r}: use one of {', '.join(LOG_LEVELS)}")
         if self._modern:
             self._set_meta(self._offer.meta + b',"%b":"%b"' % (LOG_LEVEL.encode(), level.encode()))
         else:
+            self._needs("logging")
             await self._request("logging/setLevel", b'"level":"%b"' % level.encode(), None, None)
             self._channel.session.log_level = level
 
