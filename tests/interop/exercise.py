@@ -40,6 +40,40 @@ async def exercise(client, *, cancels=True, structured=True, progress=True):
     assert (await client.call_tool("add", {"a": 20, "b": 3})).text == "23"
 
 
+QUESTIONS = {
+    "elicitation": lambda params: {"name": "Ada"},
+    "sampling": lambda params: f"about {params.messages[0].content.text}",
+    "roots": ["/work"],
+}
+"""Options of `connect` that answer the questions of `features`."""
+
+
+async def features(client, *, asks=True, subscribes=True, touched=None):
+    """Questions, resources, prompts, completion, updates, with a counterpart that has them; `touched` is what
+    `on_resource_updated` of the connection fills."""
+    if asks:
+        assert (await client.call_tool("ask_name")).text == "Hello Ada"
+        assert (await client.call_tool("think", {"prompt": "cats"})).text == "thought about cats"
+        assert (await client.call_tool("where")).text == "file:///work"
+    assert {"note://static", "note://blob"} <= {each.uri for each in await client.list_resources()}
+    assert "note://named/{name}" in [each.uri_template for each in await client.list_resource_templates()]
+    assert (await client.read_resource("note://static")).text == "static note"
+    assert (await client.read_resource("note://blob")).data == b"\x89PNG\r\n"
+    assert (await client.read_resource("note://named/x")).text == "note of x"
+    with pytest.raises(RpcError):
+        await client.read_resource("note://nowhere")
+    prompts = {each.name: each for each in await client.list_prompts()}
+    assert [each.name for each in prompts["greet"].arguments] == ["name"]
+    assert (await client.get_prompt("greet", {"name": "Ada"})).messages[0].content.text == "Greet Ada"
+    assert (await client.complete("greet", "name", "A")).values == ["Ada", "Alan"]
+    if subscribes:
+        await client.subscribe("note://static")
+        await client.call_tool("touch")
+        await until(lambda: touched)
+        assert touched == ["note://static"]
+        await client.unsubscribe("note://static")
+
+
 async def unknown_tool(client):
     """A tool nobody has: an error answer, or from some servers an error result."""
     try:

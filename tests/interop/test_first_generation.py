@@ -3,7 +3,7 @@
 import pytest
 
 from headrace import connect
-from interop.exercise import exercise, unknown_tool, until
+from interop.exercise import QUESTIONS, exercise, features, unknown_tool, until
 from interop.support import HERE, command_text, peer_over_http, run_json, serve_command
 
 pytestmark = pytest.mark.interop
@@ -40,14 +40,21 @@ def test_sdk_server(run, request, peers_1, transport, revision):
     sdk = [str(peers_1), str(SDK), "stdio"] if transport == "stdio" else request.getfixturevalue(f"sdk_{transport}")
 
     async def trial():
-        logs, changed = [], []
-        async with connect(sdk, revision=revision, on_log=logs.append, on_list_changed=changed.append) as client:
+        logs, changed, touched = [], [], []
+        options = QUESTIONS | {
+            "on_log": logs.append,
+            "on_list_changed": changed.append,
+            "on_resource_updated": touched.append,
+        }
+        async with connect(sdk, revision=revision, **options) as client:
             assert client.protocol_version == (revision or "2025-11-25")
             assert client.server_info.name == "sdk1-peer"
             assert client.instructions == "A peer."
             structured = client.protocol_version >= "2025-06-18"
             await exercise(client, structured=structured)
             await unknown_tool(client)
+            # It has subscriptions but does not declare them.
+            await features(client, asks=client.protocol_version >= "2025-06-18", subscribes=False)
             await client.ping()
             await client.set_log_level("debug")
             await client.call_tool("log", {"level": "warning", "text": "careful"})
@@ -78,6 +85,15 @@ def test_sdk_client(request, peers_1, transport):
     assert seen["together"]
     assert seen["grown"]
     assert "notifications/tools/list_changed" in seen["messages"]
+    assert seen["ask_name"]["text"] == ["Hello Ada"]
+    assert seen["think"]["text"] == ["thought about cats"]
+    assert seen["where"]["text"] == ["file:///work"]
+    assert {"note://static", "note://blob"} <= set(seen["resources"])
+    assert (seen["read"], seen["blob"], seen["named"]) == ("static note", "iVBORw0K", "note of x")
+    assert seen["missing"] == {"code": -32002, "data": {"uri": "note://nowhere"}}
+    assert seen["prompt"] == "Greet Ada"
+    assert seen["completion"] == ["Ada", "Alan"]
+    assert seen["updated"] == ["note://static"]
 
 
 @pytest.fixture(scope="module", params=["stdio", "http"])

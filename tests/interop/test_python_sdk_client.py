@@ -10,6 +10,7 @@ pytestmark = pytest.mark.interop
 TEXT = 'é€😀𝄞\n"\\\x00\u2028'
 EXPECTED_TOOLS = [
     "add", "echo", "count", "fail", "crash", "point", "slow", "block", "read_journal", "log", "who", "grow",
+    "ask_name", "think", "where", "touch",
 ]  # fmt: skip
 
 
@@ -118,6 +119,32 @@ def test_pages(run):
     assert [len(page) for page in run["pages"]] == [3, 3, 3, 1]
     assert [name for page in run["pages"] for name in page] == [f"tool_{n:02}" for n in range(10)]
     assert run["bad_cursor"] == -32602
+
+
+def test_questions(run):
+    """CF-01, MX-30..33: requests in the handshake era, results in the modern one; the same tools."""
+    assert run["ask_name"]["text"] == ["Hello Ada"]
+    assert run["think"]["text"] == ["thought about cats"]
+    assert run["where"]["text"] == ["file:///work"]
+
+
+def test_resources_and_prompts(run):
+    """SF-20..24, SF-30, SF-31."""
+    assert {"note://static", "note://blob"} <= set(run["resources"])
+    assert "note://named/{name}" in run["templates"]
+    assert (run["read"], run["blob"], run["named"]) == ("static note", "iVBORw0K", "note of x")
+    missing = -32002 if run["mode"] == "legacy" else -32602
+    assert run["missing"] == {"code": missing, "data": {"uri": "note://nowhere"}}
+    assert ["greet", ["name"]] in run["prompts"]
+    assert run["prompt"] == "Greet Ada"
+    assert run["completion"] == ["Ada", "Alan"]
+
+
+def test_updates(run):
+    """SF-23, SF-70..72: by subscription or by listening."""
+    assert run["updated"]
+    if run["mode"] != "legacy":
+        assert run["honored"] == {"toolsListChanged": True, "resourceSubscriptions": ["note://static"]}
 
 
 def test_messages_are_valid(run):

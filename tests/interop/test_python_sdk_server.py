@@ -3,7 +3,7 @@
 import pytest
 
 from headrace import connect
-from interop.exercise import exercise, give_up, unknown_tool, until
+from interop.exercise import QUESTIONS, exercise, features, give_up, unknown_tool, until
 from interop.support import HERE, peer_over_http
 
 pytestmark = pytest.mark.interop
@@ -23,11 +23,14 @@ def http(request, peers):
 @pytest.mark.parametrize("revision", REVISIONS)
 def test_stdio(run, peers, revision):
     async def trial():
-        async with connect([str(peers), str(SERVER), "stdio"], revision=revision) as client:
+        touched = []
+        options = QUESTIONS | {"on_resource_updated": touched.append}
+        async with connect([str(peers), str(SERVER), "stdio"], revision=revision, **options) as client:
             assert client.protocol_version == (revision or "2026-07-28")
             assert client.server_info.name == "sdk-peer"
             await exercise(client)
             await unknown_tool(client)
+            await features(client, subscribes=revision is None, touched=touched)
 
     run(trial)
 
@@ -39,13 +42,16 @@ def test_http(run, http, revision):
     modern = revision in (None, "2026-07-28")
 
     async def trial():
-        async with connect(url, revision=revision) as client:
+        touched = []
+        async with connect(url, revision=revision, **QUESTIONS, on_resource_updated=touched.append) as client:
             assert client.protocol_version == (revision or "2026-07-28")
             # A JSON answer has no room for notifications, and this server does not look whether its reader
             # is still there; without a session a notification cannot find the request it cancels.
             cancels = "json" not in kind if modern else "stateless" not in kind
             await exercise(client, cancels=cancels, progress="json" not in kind)
             await unknown_tool(client)
+            # Without an event stream or a session it cannot ask clients of the handshake era.
+            await features(client, asks=modern or kind == "sse", subscribes=modern, touched=touched)
 
     run(trial)
 

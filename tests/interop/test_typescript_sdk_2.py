@@ -3,7 +3,7 @@
 import pytest
 
 from headrace import connect
-from interop.exercise import exercise, unknown_tool
+from interop.exercise import QUESTIONS, exercise, features, unknown_tool
 from interop.support import HERE, command_text, peer_over_http, run_json, serve_command
 
 pytestmark = pytest.mark.interop
@@ -54,6 +54,27 @@ def test_client_hears_of_changes(seen):
     assert seen["changed"] == (["tools"] if seen["mode"] == "legacy" else [])
 
 
+def test_client_answers_questions(seen):
+    """CF-01, MX-30..33: requests in the handshake era, results in the modern one; the same tools."""
+    assert seen["ask_name"]["text"] == ["Hello Ada"]
+    assert seen["think"]["text"] == ["thought about cats"]
+    assert seen["where"]["text"] == ["file:///work"]
+
+
+def test_client_resources_prompts_and_updates(seen):
+    """SF-20..24, SF-30, SF-31, SF-70."""
+    assert {"note://static", "note://blob"} <= set(seen["resources"])
+    assert "note://named/{name}" in seen["templates"]
+    assert (seen["read"], seen["blob"], seen["named"]) == ("static note", "iVBORw0K", "note of x y")
+    assert seen["missing"]["code"] == (-32002 if seen["mode"] == "legacy" else -32602)
+    assert ["greet", ["name"]] in seen["prompts"]
+    assert seen["prompt"] == "Greet Ada"
+    assert seen["completion"] == ["Ada", "Alan"]
+    assert seen["updated"] == ["note://static"]
+    if seen["mode"] == "auto":
+        assert seen["honored"] == {"toolsListChanged": True, "resourceSubscriptions": ["note://static"]}
+
+
 @pytest.fixture(scope="module")
 def server_url(node):
     with peer_over_http([node, SERVER]) as url:
@@ -67,10 +88,16 @@ def test_server(run, request, node, transport, revision):
     target = request.getfixturevalue("server_url") if transport == "http" else [str(node), str(SERVER), "stdio"]
 
     async def trial():
-        async with connect(target, revision=revision) as client:
+        touched = []
+        stateless = transport == "http" and revision is not None
+        options = QUESTIONS | {"on_resource_updated": touched.append}
+        async with connect(target, revision=revision, **options) as client:
             assert client.protocol_version == (revision or "2026-07-28")
             assert client.server_info.name == "ts2-peer"
-            await exercise(client, cancels=transport == "stdio" or revision is None)
+            await exercise(client, cancels=not stateless)
             await unknown_tool(client)
+            # Over stdio its modern era publishes changes through no notifier of ours.
+            subscribes = not stateless and not (transport == "stdio" and revision is None)
+            await features(client, asks=not stateless, subscribes=subscribes, touched=touched)
 
     run(trial)

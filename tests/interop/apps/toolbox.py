@@ -111,6 +111,63 @@ async def grow(name: str) -> str:
     return name
 
 
+# --- what asks the client, resources, prompts --------------------------------------------------------
+
+
+class Name(msgspec.Struct):
+    name: str
+
+
+@app.tool
+async def ask_name(ctx: Context) -> str:
+    """Asks the user for a name."""
+    answer = await ctx.elicit("Your name?", Name)
+    return f"Hello {answer.content.name}" if answer.accepted else answer.action
+
+
+@app.tool
+async def think(ctx: Context, prompt: str) -> str:
+    """Lets the client's model think."""
+    return f"thought {(await ctx.sample(prompt, max_tokens=10)).content.text}"
+
+
+@app.tool
+async def where(ctx: Context) -> str:
+    """The client's roots."""
+    return " ".join(str(root.uri) for root in await ctx.list_roots())
+
+
+@app.tool
+async def touch() -> str:
+    """Says that a resource has new content."""
+    app.notify_resource_updated("note://static")
+    return "touched"
+
+
+@app.resource("note://static", mime_type="text/plain")
+async def static() -> str:
+    """A note."""
+    return "static note"
+
+
+@app.resource("note://blob", mime_type="image/png")
+async def blob() -> bytes:
+    """Bytes."""
+    return b"\x89PNG\r\n"
+
+
+@app.resource("note://named/{name}")
+async def named(name: str) -> str:
+    """A note by name."""
+    return f"note of {name}"
+
+
+@app.prompt(complete={"name": ["Ada", "Alan", "Grace"]})
+async def greet(name: str) -> str:
+    """Greets somebody."""
+    return f"Greet {name}"
+
+
 paged = Server("paged", version="1.2.3", limits=Limits(page_size=3))
 
 
