@@ -194,6 +194,8 @@ def test_b43_a_nul_in_the_id_is_a_bad_head(run):
 
 
 def test_b43_ids_of_another_session_are_refused(run):
+    """SE-02: stores belong to one session, which belongs to one principal."""
+
     async def main():
         async with site() as s:
             peer = await s.connect()
@@ -694,6 +696,8 @@ def test_a_store_of_ones_own_and_one_that_fails(run, caplog):
 
 
 def test_ho05_plain_answers_of_sessions_stay_json_and_cost_no_store(run):
+    """A stream is only begun where something precedes the answer, and ends behind it (HO-07)."""
+
     async def main():
         async with site() as s:
             peer = await s.connect()
@@ -702,5 +706,7 @@ def test_ho05_plain_answers_of_sessions_stay_json_and_cost_no_store(run):
             assert answer.get("content-type") == "application/json"
             session = s.endpoint.sessions.by_id[sid.encode()]
             assert session._events is None and s.endpoint.sessions.pool.size == 0
+            answer = await peer.ask(progress(s, sid, 2))
+            assert "result" in answer.events[-1] and len(answer.events) == 3
 
     run(main)

@@ -183,6 +183,8 @@ def test_b56_content_types(run, value, status):
      ("application/json;q=0, text/event-stream", 200, "sse"), (None, 200, "json"), ("text/html", 406, "json")],
 )  # fmt: skip
 def test_b55_accept(run, value, status, kind):
+    """HO-02: what a POST may ask for, in every spelling."""
+
     async def main():
         async with site() as s:
             peer = await s.connect()
