@@ -9,11 +9,6 @@ from headrace.jsonrpc import INVALID_REQUEST
 from headrace.mux import serve_batch
 
 
-@pytest.fixture
-def bench():
-    return make()
-
-
 def make(most=20, mixed=True, **options):
     bench = Bench(**options)
 
@@ -41,14 +36,16 @@ def code(answer):
     return answer["error"]["code"]
 
 
-def test_jr22_all_answers_are_one_array(bench):
+def test_jr22_all_answers_are_one_array():
+    bench = make()
     bench.feed([request(1), request("1"), note(), request(3, "ping")])
     (answers,) = bench.sent
     assert [(a["id"], a["result"]) for a in answers] == [(1, {"text": "hi"}), ("1", {"text": "hi"}), (3, {})]
     assert bench.at_rest()
 
 
-def test_jr22_the_array_waits_for_the_slowest(bench):
+def test_jr22_the_array_waits_for_the_slowest():
+    bench = make()
     bench.feed([request(1, "wait"), request(2), request(3, "hold")])
     assert bench.frames == [] and bench.mux.in_flight == 2
     bench.done(3)
@@ -59,13 +56,15 @@ def test_jr22_the_array_waits_for_the_slowest(bench):
     assert bench.at_rest()
 
 
-def test_jr22_only_notifications_are_not_answered(bench):
+def test_jr22_only_notifications_are_not_answered():
+    bench = make()
     bench.feed([note(), note()])
     bench.feed([note("notifications/progress", progressToken=7, progress=1)])
     assert bench.frames == [] and bench.at_rest()
 
 
-def test_b83_one_bad_entry_hurts_no_other(bench):
+def test_b83_one_bad_entry_hurts_no_other():
+    bench = make()
     bench.feed([
         1, request(1), {"jsonrpc": "1.0", "id": 2, "method": "echo"}, [request(3)], request(4, "no/such"),
         {"jsonrpc": "2.0", "id": None, "method": "echo"}, request(5, "fail"), request(6), "x", {},
@@ -79,33 +78,38 @@ def test_b83_one_bad_entry_hurts_no_other(bench):
 
 
 @pytest.mark.parametrize("array", [[], [request(1)] * 21])
-def test_jr21_empty_and_overlong_arrays_are_one_error(bench, array):
+def test_jr21_empty_and_overlong_arrays_are_one_error(array):
+    bench = make()
     bench.feed(array)
     (answer,) = bench.sent
     assert code(answer) == INVALID_REQUEST and "id" not in answer
     assert bench.at_rest()
 
 
-def test_b83_a_million_entries_cost_nothing(bench):
+def test_b83_a_million_entries_cost_nothing():
+    bench = make()
     bench.feed(b"[" + b"1," * 1_000_000 + b"1]")
     (answer,) = bench.sent
     assert code(answer) == INVALID_REQUEST and "at most 20" in answer["error"]["message"]
 
 
-def test_jr21_initialize_is_never_in_a_batch(bench):
+def test_jr21_initialize_is_never_in_a_batch():
+    bench = make()
     bench.feed([request(1, "initialize"), request(2)])
     (answers,) = bench.sent
     assert code(answers[0]) == INVALID_REQUEST and answers[1]["result"]
     assert bench.at_rest()
 
 
-def test_hn02_modern_requests_are_never_in_a_batch(bench):
+def test_hn02_modern_requests_are_never_in_a_batch():
+    bench = make()
     meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
     bench.feed([request(1, _meta=meta)])
     assert code(bench.sent[0][0]) == INVALID_REQUEST
 
 
-def test_jr06_an_id_twice_in_one_array(bench):
+def test_jr06_an_id_twice_in_one_array():
+    bench = make()
     bench.feed([request(1), request(1), request(2, "wait"), request(2)])
     bench.done(2)
     (answers,) = bench.sent
@@ -114,7 +118,8 @@ def test_jr06_an_id_twice_in_one_array(bench):
     assert bench.at_rest()
 
 
-def test_jr06_an_id_of_a_batch_that_is_in_flight_already(bench):
+def test_jr06_an_id_of_a_batch_that_is_in_flight_already():
+    bench = make()
     bench.request(1, "wait")
     bench.feed([request(1), request(2)])
     assert [(a["id"], "result" in a) for a in bench.sent[0]] == [(1, False), (2, True)]
@@ -122,7 +127,8 @@ def test_jr06_an_id_of_a_batch_that_is_in_flight_already(bench):
     assert bench.sent[1]["id"] == 1 and bench.at_rest()
 
 
-def test_mx12_cancel_of_one_entry(bench):
+def test_mx12_cancel_of_one_entry():
+    bench = make()
     bench.feed([request(1, "wait"), request(2, "wait"), request(3)])
     bench.cancel(1)
     bench.loop.turn()
@@ -131,12 +137,14 @@ def test_mx12_cancel_of_one_entry(bench):
     assert [a["id"] for a in bench.sent[0]] == [3, 2] and bench.at_rest()
 
 
-def test_mx12_cancel_inside_of_the_array(bench):
+def test_mx12_cancel_inside_of_the_array():
+    bench = make()
     bench.feed([request(1, "wait"), cancel(1), request(2)])
     assert [a["id"] for a in bench.sent[0]] == [2] and bench.at_rest()
 
 
-def test_mx12_cancel_of_all_entries_answers_nothing(bench):
+def test_mx12_cancel_of_all_entries_answers_nothing():
+    bench = make()
     bench.feed([request(1, "wait"), request(2, "wait")])
     bench.cancel(2)
     bench.cancel(1)
@@ -157,7 +165,8 @@ def test_b70_entries_count_against_the_bounds():
     assert bench.at_rest()
 
 
-def test_entries_notify_before_their_answer(bench):
+def test_entries_notify_before_their_answer():
+    bench = make()
     async def tell(ex):
         ex.notify(b"notifications/message", b'{"n":1}')
         return b"{}"
@@ -169,7 +178,8 @@ def test_entries_notify_before_their_answer(bench):
     assert [a["id"] for a in bench.sent[1]] == [1, 2] and bench.at_rest()
 
 
-def test_a_peer_that_vanishes(bench):
+def test_a_peer_that_vanishes():
+    bench = make()
     bench.feed([request(1, "wait"), request(2), request(3, "wait")])
     bench.sink.finish()
     bench.mux.close("gone")
@@ -178,14 +188,16 @@ def test_a_peer_that_vanishes(bench):
     assert sorted(bench.log) == [("ended", 1), ("ended", 3)]
 
 
-def test_a_result_that_cannot_be_written_takes_back_its_own_text_only(bench):
+def test_a_result_that_cannot_be_written_takes_back_its_own_text_only():
+    bench = make()
     bench.method("bad", lambda ex: {"x": object()})
     bench.feed([request(1), request(2, "bad"), request(3)])
     (answers,) = bench.sent
     assert [a["id"] for a in answers] == [1, 2, 3] and code(answers[1]) == -32603
 
 
-def test_responses_in_an_array_answer_our_calls(bench):
+def test_responses_in_an_array_answer_our_calls():
+    bench = make()
     calls = [bench.mux.call("roots/list", None, bench.sink) for _ in range(2)]
     bench.feed([{"jsonrpc": "2.0", "id": call.id, "result": {"n": call.id}} for call in calls] + [request(7)])
     assert [json.loads(call.future.result()) for call in calls] == [{"n": call.id} for call in calls]
