@@ -231,3 +231,25 @@ def test_shutdown_ends_an_array_in_flight(run):
             assert s.server.seen.cancelled == 3
 
     run(main)
+
+
+def test_ls06_arrays_over_the_old_transport(run):
+    """LS-06, JR-22: where 2025-03-26 is spoken over HTTP+SSE, the answers to an array are one event."""
+    from test_http_legacy import open_old
+
+    async def main():
+        async with site(legacy_sse=True) as s:
+            old = await open_old(s)
+            assert (await old.initialize(R2))["protocolVersion"] == R2
+            array = [ping(1), call(2, "sleep", {"ms": 20}), INITIALIZED]
+            assert (await old.post(array)).status == 202
+            assert [each["id"] for each in await old.message()] == [1, 2]
+            assert (await old.post([INITIALIZED])).status == 202
+            assert (await old.request("ping", id=3))["result"] == {}
+            old = await open_old(s)
+            await old.initialize(R1)
+            assert (await old.post(array)).status == 202
+            assert (await old.message())["error"]["code"] == INVALID_REQUEST
+            assert s.server.seen.started == 1
+
+    run(main)
