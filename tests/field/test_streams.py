@@ -127,7 +127,10 @@ def test_b43_interleaved_streams_are_resumed_apart():
             assert peer.send("GET", sid=sid, last_event_id=bad).body() and peer.status == 400
         assert peer.send("GET", sid=other, last_event_id=second).body() and peer.status == 400
         assert peer.send("GET", sid="0" * 48, last_event_id=second).body() and peer.status == 404
-        # both at the same time: each gets what followed its id, and the answer
+        with Http(port) as back:
+            assert back.send("GET", sid=sid, last_event_id=second).head() == 200
+            assert steps(back.events()) == list(range(3, 41))
+        # twice at the same time behind the end: each gets what followed its id, and the answer
         with Http(port) as one, Http(port) as two:
             one.send("GET", sid=sid, last_event_id=second)
             two.send("GET", sid=sid, last_event_id=first)
