@@ -7,7 +7,7 @@ import threading
 import pytest
 from server_pipe import META, Pipe
 
-from headrace import Context, RpcError, Server, ToolError, UsageError
+from headrace import Context, RpcError, Server, ToolError, UsageError, connect
 from headrace.mux import FunctionHandler
 from headrace.server._tool import NamedHandler
 from headrace.server.middleware import Approval, Audit, Metrics
@@ -374,3 +374,43 @@ def test_b105_numbers_beyond_the_fast_decoder_pass(run):
 
     assert text(serve(run, app, body)) == "123456789012345678901234567890"
     assert seen == [123456789012345678901234567890]
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+def test_mx39_questions_of_tools_and_of_middleware_reach_the_client(run, revision):
+    """In 2026-07-28 both are replayed, in one order: answers of one are never taken for the other's."""
+    app = Server("m", version="1")
+    asked, runs = [], []
+
+    @app.tool
+    async def ask(ctx: Context, what: str) -> str:
+        runs.append("tool")
+        first = await ctx.elicit(f"{what} 1?", {"type": "object", "properties": {"a": {"type": "string"}}})
+        second = await ctx.elicit(f"{what} 2?", {"type": "object", "properties": {"a": {"type": "string"}}})
+        return f"{first.content['a']} {second.content['a']}"
+
+    @app.add_middleware
+    async def approve(call, next):
+        runs.append("layer")
+        sure = await call.context.elicit("Sure?")
+        if sure.action != "accept":
+            raise ToolError("not approved")
+        result = await next(call)
+        after = await call.context.elicit("Still?") if call.arguments["what"] == "after" else None
+        if after is not None:
+            result["content"][0]["text"] += f" {after.action}"
+        return result
+
+    def elicitation(params):
+        asked.append(params.message)
+        return {"a": params.message[:-1]} if params.requested_schema.get("properties") else {}
+
+    async def main():
+        async with connect(app, revision=revision, elicitation=elicitation) as client:
+            result = await client.call_tool("ask", {"what": "Q"})
+            assert result.text == "Q 1 Q 2", result
+            assert asked == ["Sure?", "Q 1?", "Q 2?"]
+
+    run(main)
+    if revision == "2025-11-25":
+        assert runs == ["layer", "tool"]

@@ -5,6 +5,7 @@ import contextlib
 
 import msgspec
 import pytest
+from scripted_peer import MODERN, Script, error, handshake
 
 from headrace import (
     Context,
@@ -12,6 +13,7 @@ from headrace import (
     InputRequired,
     LocalProtocolError,
     NotOffered,
+    RemoteProtocolError,
     RequestTimeout,
     RpcError,
     Server,
@@ -21,6 +23,7 @@ from headrace import (
     UsageError,
     connect,
 )
+from headrace.client.tasks import TaskState
 from headrace.jsonrpc import R3, R4, R5
 from headrace.transports.http_server import serve_http
 from headrace.transports.stream import serve_lines
@@ -433,5 +436,134 @@ def test_tk01_a_listed_tool_that_needs_a_task_is_called_as_one(run):
                 assert (await client.call_tool("slow")).content[0].text == "done"
             calls = [m.message for m in seen if m.sent and b'"tools/call"' in m.message]
             assert [b'"task":{}' in call for call in calls] == ([True] if listed else [False, True])
+
+    run(main)
+
+
+# --- servers that are not ours ------------------------------------------------------------------------
+
+CREATED = {
+    "resultType": "task",
+    "taskId": "t-1",
+    "status": "working",
+    "createdAt": "2026-01-01T00:00:00Z",
+    "lastUpdatedAt": "2026-01-01T00:00:00Z",
+    "ttlMs": None,
+    "pollIntervalMs": 1,
+}
+EXTENSION = "io.modelcontextprotocol/tasks"
+
+
+def state(**members):
+    return {**CREATED, "resultType": "complete", **members}
+
+
+def test_jr11_tk21_a_task_nobody_negotiated_is_an_invalid_answer(run):
+    async def main():
+        offers = {**MODERN, "capabilities": {"tools": {}, "prompts": {}}}
+        async with Script(discover=offers, tools_call=CREATED, prompts_get=CREATED) as script:
+            async with connect(script.target) as client:
+                with pytest.raises(RemoteProtocolError, match="unknown resultType 'task'"):
+                    await client.call_tool("x")
+            async with connect(script.target, tasks=True) as client:
+                with pytest.raises(RemoteProtocolError, match="unknown resultType 'task'"):
+                    await client.get_prompt("x")
+                with pytest.raises(RemoteProtocolError, match="unknown resultType 'task'"):
+                    await client.request("tools/call", {"name": "x"})
+
+    run(main)
+
+
+def test_tk20_every_request_declares_the_extension_and_no_legacy_capability(run):
+    async def main():
+        done = {"content": [], "resultType": "complete"}
+        async with Script(discover=MODERN, tools_call=done) as script, connect(script.target, tasks=True) as client:
+            await client.call_tool("x")
+            declared = script.seen[-1]["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"]
+            assert declared["extensions"] == {EXTENSION: {}} and "tasks" not in declared
+        legacy = Script(initialize=handshake(), discover=error(-32601), tools_call={"content": []})
+        async with legacy as script, connect(script.target, tasks=True, revision=R4) as client:
+            (hello,) = [m for m in script.seen if m["method"] == "initialize"]
+            assert hello["params"]["capabilities"] == {}
+            await client.call_tool("x")
+            assert "task" not in script.seen[-1]["params"]
+
+    run(main)
+
+
+def test_tk29_the_pace_is_the_servers_and_odd_paces_are_bounded():
+    wishes = [(50, 0.05), (0, 1.0), (-1, 1.0), (None, 1.0), (True, 1.0), ("x", 1.0), (1, 0.02), (1e9, 60.0), (1500.5, 1.5005)]
+    for wish, seconds in wishes:
+        assert TaskState(task_id="t", status="working", poll_interval_ms=wish).pause == pytest.approx(seconds)
+    assert TaskState(task_id="t", status="working", poll_interval=300).pause == 0.3
+
+
+def test_tk24_a_key_is_answered_once_though_it_stays_listed(run):
+    question = {"method": "elicitation/create", "params": {"message": "?", "requestedSchema": {"type": "object"}}}
+    updates, asked = [], []
+
+    def get(message, writer):
+        assert message["params"]["taskId"] == "t-1"
+        if len(updates) == 0:
+            return state(status="input_required", inputRequests={"a": question})
+        get.after += 1
+        if get.after < 4:  # eventually consistent: still there for a while, then one more
+            return state(status="input_required", inputRequests={"a": question})
+        if len(updates) == 1:
+            return state(status="input_required", inputRequests={"a": question, "b": question})
+        return state(status="completed", result={"content": [{"type": "text", "text": "ok"}]})
+
+    get.after = 0
+
+    def update(message, writer):
+        updates.append(message["params"]["inputResponses"])
+        return {"resultType": "complete"}
+
+    async def main():
+        script = Script(discover=MODERN, tools_call=CREATED, tasks_get=get, tasks_update=update)
+        async with script, connect(
+            script.target, tasks=True, elicitation=lambda params: asked.append(1) or {}
+        ) as client:
+            assert (await client.call_tool("x")).text == "ok"
+        assert [list(each) for each in updates] == [["a"], ["b"]] and len(asked) == 2
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    ("answer", "raised", "words"),
+    [
+        (state(status="failed", error={"code": -5, "message": "broke", "data": [1]}), RpcError, "broke"),
+        (state(status="failed", statusMessage="no error given"), RpcError, "no error given"),
+        (state(status="cancelled", statusMessage="by the admin"), TaskCancelled, "by the admin"),
+        (state(status="completed", result={"content": 7}), RemoteProtocolError, "result of the task"),
+        (state(status="sleeping"), RemoteProtocolError, "unknown task status"),
+        (state(taskId="t-2", status="working"), RemoteProtocolError, "another task"),
+        (state(status="input_required", inputRequests=[1]), RemoteProtocolError, "inputRequests"),
+        (CREATED, RemoteProtocolError, "unknown resultType"),
+        (error(-32602), RpcError, "no"),
+    ],
+)
+def test_ends_of_tasks_and_answers_that_break_the_rules(run, answer, raised, words):
+    async def main():
+        script = Script(discover=MODERN, tools_call=CREATED, tasks_get=answer, tasks_cancel={"resultType": "complete"})
+        async with script, connect(script.target, tasks=True) as client:
+            with pytest.raises(raised, match=words):
+                await client.call_tool("x")
+
+    run(main)
+
+
+def test_tk28_hn03_the_header_names_the_task(run, tmp_path):
+    """Our server refuses task requests whose Mcp-Name is not the id (HN-30), so the client must send it: also raw ones."""
+    app = make()
+
+    async def main():
+        async with served(app, "http", tmp_path, revision=R5) as client:
+            handle = await client.start_tool("work", {"n": 1, "seconds": 20})
+            found = await client.request("tasks/get", {"taskId": handle.id})
+            assert found["status"] == "working"
+            await client.request("tasks/cancel", {"taskId": handle.id})
+            assert (await handle.get()).status == "cancelled"
 
     run(main)

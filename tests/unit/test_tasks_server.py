@@ -350,6 +350,78 @@ def test_task_after_a_request_given_up_early_leaves_no_task(run):
     serve(run, app, body)
 
 
+@pytest.mark.parametrize("kind", ["async", "thread"])
+def test_tk22_questions_first_then_a_task_when_the_handler_says_so(run, kind):
+    app = make()
+    went_on = []
+
+    @app.tool(task="required", task_start="handler")
+    async def order(ctx: Context, ask: bool = True) -> str:
+        name = (await ctx.elicit("Name?", Person)).content.name if ask else "nobody"
+        went_on.append(await ctx.start_task())
+        assert await ctx.start_task() is True
+        second = await ctx.elicit("Sure?")
+        return f"{name} {second.action}"
+
+    @app.tool(task="optional", task_start="handler")
+    def threaded_order(ctx: Context, ask: bool = True) -> str:
+        name = ctx.elicit("Name?", Person).content.name if ask else "nobody"
+        went_on.append(ctx.start_task())
+        return f"{name} {ctx.elicit('Sure?').action}"
+
+    @app.tool(task="required", task_start="handler")
+    async def never() -> str:
+        return "at once"
+
+    tool = "order" if kind == "async" else "threaded_order"
+
+    async def body(pipe):
+        assert (await pipe.call("never", meta=TASKS))["result"]["content"][0]["text"] == "at once"
+        asked = (await pipe.call(tool, meta=TASKS))["result"]
+        assert asked["resultType"] == "input_required" and "taskId" not in asked and went_on == []
+        (key,) = asked["inputRequests"]
+        params = {
+            "name": tool,
+            "arguments": {},
+            "inputResponses": {key: {"action": "accept", "content": {"name": "Ann"}}},
+            "requestState": asked["requestState"],
+        }
+        created = (await pipe.ask(5, "tools/call", params, meta=TASKS))["result"]
+        assert created["resultType"] == "task" and "requestState" not in created and "inputRequests" not in created
+        waiting = await until(pipe, created["taskId"], "input_required")
+        assert went_on == [True]
+        answers = {key: {"action": "decline"} for key in waiting["inputRequests"]}
+        await pipe.ask(6, "tasks/update", {"taskId": created["taskId"], "inputResponses": answers}, meta=TASKS)
+        done = await until(pipe, created["taskId"], "completed")
+        assert done["result"]["content"][0]["text"] == "Ann decline"
+        if kind == "thread":
+            declared = {"elicitation": {}}
+            meta = {**META, "io.modelcontextprotocol/clientCapabilities": declared}
+            answer = (await pipe.ask(7, "tools/call", {"name": tool, "arguments": {"ask": False}}, meta=meta))["result"]
+            assert answer["resultType"] == "input_required" and went_on[-1] is False
+
+    serve(run, app, body)
+
+
+def test_tk22_no_room_for_the_task_is_told_to_the_handler(run):
+    app = make(limits=Limits(max_tasks=1))
+
+    @app.tool(task="optional", task_start="handler")
+    async def order(ctx: Context) -> str:
+        try:
+            await ctx.start_task()
+        except RpcError as exc:
+            return f"direct: {exc.code}"
+        return "task"
+
+    async def body(pipe):
+        assert (await pipe.call("order", meta=TASKS))["result"]["resultType"] == "task"
+        answer = (await pipe.call("order", meta=TASKS))["result"]
+        assert answer["resultType"] == "complete" and answer["content"][0]["text"] == "direct: -32603"
+
+    serve(run, app, body)
+
+
 def test_tools_in_threads_run_as_tasks(run):
     app = make()
 

@@ -17,6 +17,7 @@ cdef class Captured(Exchange):
     cdef readonly Exchange origin
     cdef readonly object future
     cdef readonly bint detached          # the origin may be answered: nothing goes through it any more
+    cdef public object starter           # makes a task of the run when its handler says so, or None
     cdef object outlet                   # (method, params) -> future or None, or None; when detached
     cdef bint stubborn                   # cancelled, and its handler still runs: it counts itself
     cdef bint own_token                  # progress goes through the outlet
@@ -160,12 +161,13 @@ cdef class Diverted(Handler):
         return self.handler.start(ex, env)
 
 
-def capture(Exchange origin not None, Handler handler not None, bytes params, *, asker=None, detach=None):
+def capture(Exchange origin not None, Handler handler not None, bytes params, *, asker=None, detach=None,
+            starter=None):
     """Runs `handler` for `params` (a raw JSON object or None) on behalf of `origin`; its answer is captured.
 
     What the handler sends goes out as a notification of `origin`, unless it is detached; ``detach(run)`` is
     called before the handler starts, for runs that are detached from the start. `asker` takes the handler's
-    questions to the client instead of the origin's own. The handler's first step has run when this returns.
+    questions to the client instead of the origin's own. `starter` is what the handler finds as the run's. The handler's first step has run when this returns.
     Raises RpcError when `params` is no JSON object within the bounds of the connection. Whoever awaits the
     future cancels the returned run when it is cancelled itself: ``await run`` does that.
     """
@@ -191,6 +193,7 @@ def capture(Exchange origin not None, Handler handler not None, bytes params, *,
     run.origin = origin
     run.future = origin.mux.runtime.create_future()
     run.asker = origin.asker if asker is None else asker
+    run.starter = starter
     if detach is not None:
         detach(run)
     try:

@@ -124,6 +124,7 @@ class Captured(Exchange):
     def future(self) -> Future[bytes | RpcError]: ...
     @property
     def detached(self) -> bool: ...
+    starter: Any
     def detach(
         self,
         outlet: Callable[[bytes, bytes | None], Any] | None = None,
@@ -146,6 +147,7 @@ def capture(
     *,
     asker: Any = None,
     detach: Callable[[Captured], Any] | None = None,
+    starter: Any = None,
 ) -> Captured: ...
 
 class PendingCall:

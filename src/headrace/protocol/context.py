@@ -55,6 +55,13 @@ def _read_meta(raw: bytes) -> dict[str, Any]:
     return dict(meta)
 
 
+async def _start_task(exchange: Exchange) -> bool:
+    if getattr(exchange, "detached", False):
+        return True
+    starter = getattr(exchange, "starter", None)
+    return starter is not None and bool(await starter.promote())
+
+
 class Context:
     """Given to a handler through a parameter annotated with this class.
 
@@ -161,6 +168,15 @@ class Context:
         if retry is not None and not 0 <= retry < 1e6:
             raise ValueError(f"retry must be a number of seconds, not {retry!r}")
         return self._exchange.sink.close_stream(retry)
+
+    def start_task(self) -> Any:
+        """Turns this call into a task: its client gets the handle now, the handler goes on behind it (TK-22).
+
+        Await it. For tools registered with ``task_start="handler"``: what is asked before is asked in the call
+        itself. True when the handler runs as a task from here on, False when the call stays a call, because
+        its client knows no tasks. Raises RpcError when there is no room for another task.
+        """
+        return self._ask(_start_task(self._exchange))
 
     # --- questions to the client (docs/asking.md) --------------------------------------------------------
 

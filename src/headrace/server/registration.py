@@ -56,6 +56,7 @@ class Registration:
         task: Literal["forbidden", "optional", "required"] = ...,
         task_after: float | None = ...,
         task_ttl: float | None = ...,
+        task_start: Literal["call", "handler"] = ...,
     ) -> Callable[[_F], _F]: ...
     def tool(self, *function: Callable[..., Any], **options: Any) -> Any:
         """Registers a function as a tool; usable bare or with options.
@@ -70,7 +71,9 @@ class Registration:
         ``task`` says whether calls may become tasks (TK-01, TK-20): ``"optional"`` ones do for clients that
         know tasks, ``"required"`` ones are refused for others. With ``task_after`` (seconds) a call of an
         optional one is answered directly when it is done by then, in 2026-07-28. ``task_ttl`` (seconds) is
-        how long its tasks are kept from their creation. See :meth:`headrace.Server.tasks`.
+        how long its tasks are kept from their creation. With ``task_start="handler"`` the handler says when,
+        by :meth:`Context.start_task`: what it asks before is asked in the call itself (2026-07-28). See
+        :meth:`headrace.Server.tasks`.
 
         Raises :class:`headrace.errors.UsageError` for what cannot be a tool, with the cure.
         """

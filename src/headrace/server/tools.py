@@ -42,6 +42,7 @@ class ToolOptions(msgspec.Struct, kw_only=True):
     task: Literal["forbidden", "optional", "required"] = "forbidden"
     task_after: float | None = None
     task_ttl: float | None = None
+    task_start: Literal["call", "handler"] = "call"
 
 
 class ToolEntry(NamedTuple):
@@ -163,6 +164,10 @@ class ToolRegistry(Registry):
             value = getattr(options, option)
             if value is not None and (options.task == "forbidden" or not value > 0):
                 raise UsageError(f'tool {name!r}: {option} is a positive number of seconds, beside task="optional"')
+        if options.task_start not in ("call", "handler"):
+            raise UsageError(f'tool {name!r}: task_start is "call" or "handler", not {options.task_start!r}')
+        if options.task_start == "handler" and (options.task == "forbidden" or options.task_after is not None):
+            raise UsageError(f'tool {name!r}: task_start="handler" goes with task=, and without task_after')
         if options.task == "forbidden":
             return None
         if options.task_after is not None and options.task == "required":
@@ -171,7 +176,7 @@ class ToolRegistry(Registry):
 
         assert self.tasks is not None
         feature = self.tasks()
-        policy = TaskPolicy(options.task, options.task_after, options.task_ttl)
+        policy = TaskPolicy(options.task, options.task_after, options.task_ttl, options.task_start == "handler")
         return lambda handler: feature.divert(name, handler, policy)
 
     def remove(self, name: str) -> None:

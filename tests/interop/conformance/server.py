@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import questions
 import skills
+import tasks
 from msgspec import Meta
 
 from headrace import Context, Server, ToolError
@@ -239,5 +240,5 @@ async def test_prompt_with_image() -> list[Any]:
     return [Image(PNG), "Please analyze the image above."]
 
 
-for part in (questions, skills):
+for part in (questions, skills, tasks):
     part.register(app)

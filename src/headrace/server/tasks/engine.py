@@ -171,6 +171,30 @@ class TaskEngine:
             raise
         return run.task
 
+    async def begin_by_handler(self, exchange: Exchange, handler: Handler, run: Run) -> Any:
+        """Starts the handler as the call that it is: its answer (bytes or RpcError), or the task that it has made
+        of itself by :meth:`Run.promote`. What it asks before is asked in the call (TK-22)."""
+        captured = capture(exchange, handler, exchange.params, starter=run)
+        run.captured = captured
+        try:
+            first: set[asyncio.Future[Any]] = {captured.future, run.promotion}
+            await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+            if captured.future.done():
+                return await captured
+            await self._keep(exchange, run)
+        except BaseException as exc:
+            if isinstance(exc, RpcError):
+                run.refuse(exc)
+                return await captured
+            run.stop()
+            raise
+        self._adopt(run)
+        captured.asker = run
+        run.detach(captured)
+        captured.future.add_done_callback(lambda future: self._ended(run, future))
+        run.accept()
+        return run.task
+
     async def _keep(self, exchange: Exchange, run: Run) -> None:
         """Creates the task in the store, and takes it back when the request is given up meanwhile."""
         try:

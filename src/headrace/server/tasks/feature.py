@@ -55,6 +55,7 @@ class TaskPolicy(NamedTuple):
     support: Literal["optional", "required"]
     after: float | None
     ttl: float | None
+    by_handler: bool = False
 
 
 class _TaskParams(msgspec.Struct, rename="camel"):
@@ -202,10 +203,13 @@ class TasksFeature:
 
     async def _created(self, exchange: Exchange, name: str, handler: Handler, policy: TaskPolicy) -> RawResult:
         run = self.engine.new_run(exchange, name, None if policy.ttl is None else policy.ttl * 1000)
-        if policy.after is None:
+        if policy.after is None and not policy.by_handler:
             task = await self.engine.begin(exchange, handler, run)
         else:
-            answer = await self.engine.begin_after(exchange, handler, run, policy.after)
+            if policy.by_handler:
+                answer = await self.engine.begin_by_handler(exchange, handler, run)
+            else:
+                answer = await self.engine.begin_after(exchange, handler, run, policy.after or 0)
             if isinstance(answer, RpcError):
                 raise answer
             if isinstance(answer, bytes):

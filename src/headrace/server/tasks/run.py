@@ -92,6 +92,9 @@ class Run(Asker):
         """Done when the final state is in the store."""
         self.asked: asyncio.Future[None] = loop.create_future()
         """Done when there is a question that nobody carries; renewed by who looks."""
+        self.promotion: asyncio.Future[None] = loop.create_future()
+        """Done when the handler wants to go on as a task."""
+        self._promoted: asyncio.Future[bool] = loop.create_future()
         self._asked_before = 0
         self._message: str | None = None
         self._message_due: asyncio.TimerHandle | None = None
@@ -166,6 +169,22 @@ class Run(Asker):
             question.future.set_result(value)
         return True
 
+    async def promote(self) -> bool:
+        """The handler wants to go on as a task; see :meth:`headrace.Context.start_task`."""
+        if not self.promotion.done():
+            self.promotion.set_result(None)
+        return await asyncio.shield(self._promoted)
+
+    def accept(self) -> None:
+        """It is one from here on."""
+        if not self._promoted.done():
+            self._promoted.set_result(True)
+
+    def refuse(self, error: RpcError) -> None:
+        """There is no room: the handler learns it where it asked."""
+        if not self._promoted.done():
+            self._promoted.set_exception(error)
+
     # --- the store ----------------------------------------------------------------------------------
 
     async def sync(self) -> None:
@@ -236,6 +255,7 @@ class Run(Asker):
         """Cancels the handler; whatever it still gives is dropped."""
         if self.captured is not None:
             self.captured.cancel()
+        self._promoted.cancel()
         for question in self.questions.values():
             question.future.cancel()
         self.questions.clear()
