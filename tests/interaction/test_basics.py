@@ -97,7 +97,7 @@ def test_sf03_05_06_07_calls_and_blocks(cell):
 
 
 def test_jr32_35_36_38_errors(cell):
-    """JR-09, JR-32, JR-35, JR-36, JR-38: tools that fail, that do not exist, methods that do not exist."""
+    """JR-09, JR-32, JR-35, JR-36, JR-38, SF-08: tools that fail, that do not exist, methods that do not exist."""
 
     async def trial(cell):
         client = cell.client
