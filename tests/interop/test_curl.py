@@ -39,8 +39,9 @@ class Answer:
 
     @property
     def events(self):
+        """The messages; events without data, which only carry an id, are none (HO-22)."""
         lines = self.body.decode().splitlines()
-        return [json.loads(line[5:]) for line in lines if line.startswith("data:")]
+        return [json.loads(line[5:]) for line in lines if line.startswith("data:") and line[5:].strip()]
 
 
 class Curl:
