@@ -3,6 +3,7 @@
 import pytest
 
 from headrace import connect
+from interop import schemas, wire
 from interop.exercise import QUESTIONS, exercise, features, unknown_tool, until
 from interop.support import HERE, command_text, peer_over_http, run_json, serve_command
 
@@ -39,7 +40,7 @@ def test_sdk_server(run, request, peers_1, transport, revision):
     """VN-02, VN-40..50, LS-02, LS-03: a server that knows only handshakes, with every revision it knows."""
     sdk = [str(peers_1), str(SDK), "stdio"] if transport == "stdio" else request.getfixturevalue(f"sdk_{transport}")
 
-    async def trial():
+    async def trial(sdk):
         logs, changed, touched = [], [], []
         options = QUESTIONS | {
             "on_log": logs.append,
@@ -64,7 +65,10 @@ def test_sdk_server(run, request, peers_1, transport, revision):
             await until(lambda: changed)
             assert changed == ["tools"]
 
-    run(trial)
+    with wire.recorded(sdk) as (place, messages):
+        run(trial, place)
+        if (said := messages()) is not None:
+            assert schemas.check(revision or "2025-11-25", said[1], said[0])["tools/call"] > 200
 
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])

@@ -3,6 +3,7 @@
 import pytest
 
 from headrace import connect
+from interop import schemas, wire
 from interop.exercise import QUESTIONS, exercise, features, give_up, unknown_tool, until
 from interop.support import HERE, peer_over_http
 
@@ -41,7 +42,7 @@ def test_http(run, http, revision):
     kind, url = http
     modern = revision in (None, "2026-07-28")
 
-    async def trial():
+    async def trial(url):
         touched = []
         async with connect(url, revision=revision, **QUESTIONS, on_resource_updated=touched.append) as client:
             assert client.protocol_version == (revision or "2026-07-28")
@@ -53,7 +54,10 @@ def test_http(run, http, revision):
             # Without an event stream or a session it cannot ask clients of the handshake era.
             await features(client, asks=modern or kind == "sse", subscribes=modern, touched=touched)
 
-    run(trial)
+    with wire.HttpRecorder(url) as recorder:
+        run(trial, recorder.url)
+    sent, received = recorder.messages()
+    assert schemas.check(revision or "2026-07-28", received, sent)["tools/call"] > 200
 
 
 def test_logs_and_list_changed(run, peers):

@@ -3,6 +3,7 @@
 import pytest
 
 from headrace import connect
+from interop import schemas, wire
 from interop.exercise import QUESTIONS, exercise, features, unknown_tool
 from interop.support import HERE, command_text, peer_over_http, run_json, serve_command
 
@@ -87,7 +88,7 @@ def test_server(run, request, node, transport, revision):
     """Over HTTP this server has no sessions in the handshake era: a cancel cannot find its request."""
     target = request.getfixturevalue("server_url") if transport == "http" else [str(node), str(SERVER), "stdio"]
 
-    async def trial():
+    async def trial(target):
         touched = []
         stateless = transport == "http" and revision is not None
         options = QUESTIONS | {"on_resource_updated": touched.append}
@@ -100,4 +101,7 @@ def test_server(run, request, node, transport, revision):
             subscribes = not stateless and not (transport == "stdio" and revision is None)
             await features(client, asks=not stateless, subscribes=subscribes, touched=touched)
 
-    run(trial)
+    with wire.recorded(target) as (place, messages):
+        run(trial, place)
+        if (said := messages()) is not None:
+            assert schemas.check(revision or "2026-07-28", said[1], said[0])["tools/call"] > 200
