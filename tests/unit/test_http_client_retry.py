@@ -500,6 +500,7 @@ def test_requests_leave_no_cycles(run):
             async with connected(handler, modern=modern, drain_timeout=0.05) as (_, mux, channel):
                 gc.collect()
                 gc.disable()
+                others = {id(x) for x in gc.get_objects() if type(x) is ClientCall}
                 try:
                     for kind in ("plain", "events", "error", "close", "wait"):
                         body = json.dumps({"k": kind}).encode()
@@ -513,9 +514,12 @@ def test_requests_leave_no_cycles(run):
                     each.cancel()
                     del each
                     await until(lambda: channel.pool.counts["idle"] == channel.pool.counts["connections"])
-                    await asyncio.sleep(0)
-                    left = [x for x in gc.get_objects() if type(x) is ClientCall]
-                    assert left == []
+
+                    def left(others=others):
+                        return [x for x in gc.get_objects() if type(x) is ClientCall and id(x) not in others]
+
+                    await until(lambda: left() == [])
+                    assert left() == []
                 finally:
                     gc.enable()
 
