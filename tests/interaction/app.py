@@ -67,6 +67,7 @@ def make_app() -> Server:
     _resources(app)
     _prompts(app)
     _changes(app)
+    _tasks(app)
     app.cache_hints(tools=CacheHint(60, "public"), read=CacheHint(5))
     return app
 
@@ -302,6 +303,28 @@ def _changes(app: Server) -> None:
         """Says that a resource has new content."""
         app.notify_resource_updated(uri)
         return "touched"
+
+
+def _tasks(app: Server) -> None:
+    app.tasks(poll_interval=0.02, listing=True)
+
+    @app.tool(task="optional")
+    async def job(seconds: float) -> str:
+        """May become a task."""
+        await asyncio.sleep(seconds)
+        return "job done"
+
+    @app.tool(task="required")
+    async def big_job(fail: bool = False) -> str:
+        """Runs as a task only."""
+        if fail:
+            raise ToolError("the job failed")
+        return "big job done"
+
+    @app.tool(task="optional")
+    async def asking_job(ctx: Context) -> str:
+        """Asks while it runs."""
+        return f"job of {(await ctx.elicit('Who are you?', Person)).content.name}"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Cells of the interaction matrix: {memory, stdio, unix, http} x five revisions x {asyncio, uvloop}.
+"""Cells of the interaction matrix: {memory, stdio, unix, http} x five revisions x {asyncio, uvloop}, and HTTP+SSE with
+the oldest and the newest revision that it carries.
 
 Strategy: one event loop of each kind lives as long as the test process, with one server on it that listens
 everywhere; every cell keeps one connection, opened by the first test that needs it.
@@ -38,6 +39,7 @@ SOURCE = str(Path(headrace.__file__).resolve().parents[1])
 def cells(transports=TRANSPORTS, revisions=REVISIONS):
     """(loop, transport, revision) of every cell, and their names for pytest."""
     found = list(itertools.product(LOOPS, transports, revisions))
+    found += [(loop, "sse", revision) for loop in LOOPS for revision in (R1, R4) if revision in revisions]
     return found, ["-".join(each) for each in found]
 
 
@@ -96,12 +98,15 @@ class Cell:
             "stdio": [sys.executable, str(APP), world.loop_name],
             "unix": f"unix:{world.socket}",
             "http": world.url,
+            "sse": world.sse_url,
         }[self.transport]
 
     def connect(self, **options):
         """A connection of its own; also to what the shared one is not opened with."""
         if self.transport == "stdio":
             options["env"] = {"PYTHONPATH": SOURCE}
+        if self.transport == "sse":
+            options["transport"] = "sse"
         return connect(self.target, revision=self.revision, **options)
 
     async def open(self):
@@ -162,9 +167,10 @@ class World:
 
     async def _serve(self, ready):
         async with self.app.running():
-            http = await serve_http(self.app, host="127.0.0.1", port=0)
+            http = await serve_http(self.app, host="127.0.0.1", port=0, legacy_sse=True)
             lines = await serve_lines(self.app, unix=str(self.socket))
             self.url = http.url
+            self.sse_url = http.url.removesuffix("/mcp") + "/sse"
             ready.set()
             await self._stop.wait()
             await asyncio.gather(http.close(), lines.close())
