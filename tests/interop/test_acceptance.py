@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from interop.support import HEADRACE, TOP, hosted, serve_command
+from interop.support import EVERYTHING, HEADRACE, HERE, TOP, end, free_port, hosted, serve_command, wait_for_port
 
 pytestmark = pytest.mark.interop
 
@@ -85,6 +85,47 @@ def test_file_to_file(tmp_path):
     first, second = (json.loads(line) for line in raw.splitlines())
     assert (first["id"], first["result"]["protocolVersion"]) == (1, "2025-11-25")
     assert (second["id"], second["result"]["content"][0]["text"]) == (2, "3")
+
+
+@pytest.fixture(params=["stdio", "http"])
+def everything(request, node):
+    """`server-everything` as the arguments of a command of ours."""
+    if request.param == "stdio":
+        yield [], ["--", str(node), str(EVERYTHING)]
+        return
+    port = free_port()
+    process = subprocess.Popen(
+        [str(node), str(EVERYTHING), "streamableHttp"],
+        env={**os.environ, "PORT": str(port)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        wait_for_port(port, process)
+        yield [f"http://127.0.0.1:{port}/mcp"], []
+    finally:
+        end(process, 5)
+
+
+def test_reference_server(everything):
+    url, command = everything
+    listed = type_in("ls", *url, *command)
+    assert listed.returncode == 0, listed.stderr
+    assert "get-sum" in listed.stdout
+    called = type_in("call", *url, "get-sum", "a=3", "b=4", *command)
+    assert (called.returncode, called.stderr) == (0, "")
+    assert "7" in called.stdout
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+def test_official_sdk_server(peers, revision):
+    server = ["--", str(peers), str(HERE / "peers" / "sdk_server.py"), "stdio"]
+    listed = type_in("ls", "--revision", revision, *server)
+    assert listed.returncode == 0, listed.stderr
+    assert "read_journal" in listed.stdout
+    called = type_in("call", "--revision", revision, "add", "a=1", "b=2", *server)
+    assert (called.returncode, called.stdout) == (0, "3\n"), called.stderr
 
 
 def test_null_device():
