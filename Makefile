@@ -73,7 +73,7 @@ test-release: build $(VENV)/.ready-test peers
 	$(PYTEST) tests
 
 # The debug build asserts and counts live objects: the parts with state run on it once more.
-STATEFUL := $(addprefix tests/unit/test_,mux*.py batch.py http_batch.py short_sessions.py link.py tool.py server.py http_server.py http_server_streams.py http_client.py) \
+STATEFUL := $(addprefix tests/unit/test_,mux*.py capture.py middleware.py batch.py http_batch.py short_sessions.py link.py tool.py server.py http_server.py http_server_streams.py http_client.py) \
 	tests/leak
 test-debug: debug $(VENV)/.ready-test
 	PYTHONPATH=$(DEBUG_LIB) HEADRACE_DEBUG=1 $(PYTEST) $(wildcard $(STATEFUL))

@@ -1,6 +1,6 @@
 from asyncio import Future
 from collections.abc import Callable, Generator, Mapping
-from typing import Any
+from typing import Any, final
 
 from headrace.errors import RpcError
 from headrace.limits import Limits
@@ -117,6 +117,7 @@ class Exchange:
         self, done: float, total: float | None = None, message: object = None
     ) -> Future[None] | None: ...
 
+@final
 class Captured(Exchange):
     @property
     def origin(self) -> Exchange: ...
