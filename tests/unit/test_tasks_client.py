@@ -197,6 +197,8 @@ def test_b75_who_stops_waiting_cancels_the_task(run, transport, tmp_path):
         async with served(app, transport, tmp_path, revision=R5) as client:
             call = asyncio.ensure_future(client.call_tool("work", {"n": 1, "seconds": 20}))
             await until(lambda: app.running_now)
+            if transport == "http":
+                await asyncio.sleep(0.2)  # the handle has to be there: over HTTP a cancel closes the way it comes
             call.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await call
@@ -206,6 +208,8 @@ def test_b75_who_stops_waiting_cancels_the_task(run, transport, tmp_path):
             await until(lambda: not app.running_now)
             call = asyncio.ensure_future(client.call_tool("work", {"n": 3, "seconds": 20}))
             await until(lambda: app.running_now)
+            if transport == "http":
+                await asyncio.sleep(0.2)
             call.cancel()
             await asyncio.sleep(0)
         await until(lambda: not app.running_now)
@@ -487,6 +491,33 @@ def test_tk20_every_request_declares_the_extension_and_no_legacy_capability(run)
             assert hello["params"]["capabilities"] == {}
             await client.call_tool("x")
             assert "task" not in script.seen[-1]["params"]
+
+    run(main)
+
+
+def test_b75_a_task_that_comes_after_its_call_was_given_up_is_cancelled(run):
+    """The server's handle and the client's cancel cross: nobody else would ever stop that task."""
+    given_up = asyncio.Event()
+
+    async def call(message, writer):
+        await given_up.wait()
+        return CREATED
+
+    async def main():
+        given_up.clear()
+        script = Script(discover=MODERN, tools_call=call, tasks_cancel={"resultType": "complete"})
+        async with script, connect(script.target, tasks=True) as client:
+            waiting = asyncio.ensure_future(client.call_tool("x"))
+            await until(lambda: "tools/call" in script.methods)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            given_up.set()
+            await until(lambda: "tasks/cancel" in script.methods)
+            assert "notifications/cancelled" not in script.methods[: script.methods.index("tools/call")]
+            assert script.seen[-1]["params"]["taskId"] == "t-1"
+            await until(lambda: not client._jobs)
+            assert client._mux.debug_counts()["pending"] == 0
 
     run(main)
 

@@ -50,6 +50,7 @@ MAX_TOTAL = 3_600.0
 
 _FIRST_PAUSE = 0.1  # seconds before a request is repeated that needs no answers, doubled each time
 _LAST_PAUSE = 5.0
+_LATE = 0.5  # seconds in which the answer to a call that was given up may still come
 
 
 class Options:
@@ -125,7 +126,7 @@ class Core:
             and not options.extend
             and options.latest is None
             and not options.layers
-            and (self._modern or not options.tasks)
+            and not options.tasks
         )
         """Whether a plain tool call takes the short way."""
         self._set_meta(self._offer.meta if self._modern else b"")
@@ -400,14 +401,20 @@ class Core:
                 extra=extra,
             )
             try:
-                result = await call.future
+                if self._tasks and self._http is None:
+                    result = await asyncio.shield(call.future)
+                else:
+                    result = await call.future
                 if relay is not None:
                     await relay.finish()
                     if type(result) is TaskMade:
                         result.call = call
                 return result
             except asyncio.CancelledError:
-                call.cancel()
+                if not self._tasks or self._http is not None or call.future.done() or self._mux.closed:
+                    call.cancel()
+                else:
+                    self._leave(call)
                 if relay is not None:
                     relay.stop()
                 raise
@@ -423,6 +430,23 @@ class Core:
                 again = False
                 if not await self._cured(exc, call, epoch):
                     raise
+
+    def _leave(self, call: PendingCall) -> None:
+        """Gives up a call of a line connection whose answer may be a task that is on its way already: the
+        server is told at once, and such a task is cancelled when it comes."""
+        self._mux.notify(b"notifications/cancelled", b'{"requestId":%d}' % call.id, self._sink)
+
+        async def late() -> None:
+            await asyncio.wait([call.future], timeout=_LATE)
+            if call.future.done() and not call.future.cancelled():
+                if call.future.exception() is None and type(made := call.future.result()) is TaskMade:
+                    TaskHandle(self, made.state.task_id, made.state).give_up()
+            else:
+                call.cancel()
+
+        job = self._mux.runtime.spawn(late())
+        self._jobs.add(job)
+        job.add_done_callback(self._jobs.discard)
 
     async def _cured(self, exc: HeadraceError, call: PendingCall, epoch: int) -> bool:
         """Whether what made a request over HTTP fail was put right, so that it may be sent once more."""
