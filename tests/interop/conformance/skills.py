@@ -1,4 +1,4 @@
-"""The extension io.modelcontextprotocol/skills (SEP-2640), as a feature that any program can add to a server."""
+"""The extension io.modelcontextprotocol/skills (SEP-2640), made with what any program can use."""
 
 import hashlib
 from typing import Any
@@ -7,16 +7,22 @@ import msgspec
 
 from headrace import RpcError, Server
 from headrace.jsonrpc import INVALID_PARAMS, R5
-from headrace.mux import Exchange, FunctionHandler, Handler
+from headrace.server.extensions import Extension
+from headrace.server.features import CacheHint
 
-EXTENSION = "io.modelcontextprotocol/skills"
 DIRECTORY = "skill://unit-converter"
 FRONT_MATTER = {"name": "unit-converter", "description": "Converts between units of measure"}
 FILES = {
     f"{DIRECTORY}/SKILL.md": "---\nname: unit-converter\ndescription: Converts between units of measure\n---\n\nUse the tables.\n",
     f"{DIRECTORY}/references/LENGTH.md": "One inch is 25.4 mm.\n",
 }
-CACHED = {"resultType": "complete", "ttlMs": 60_000, "cacheScope": "public"}
+CACHED = CacheHint(60, "public")
+
+skills = Extension("io.modelcontextprotocol/skills", {"directoryRead": True}, revisions=[R5])
+
+
+class Which(msgspec.Struct):
+    uri: str
 
 
 def entry() -> dict[str, Any]:
@@ -27,23 +33,22 @@ def entry() -> dict[str, Any]:
     return {"uri": f"{DIRECTORY}/SKILL.md", "frontmatter": FRONT_MATTER, "resources": resources}
 
 
-def uri_of(exchange: Exchange) -> Any:
-    return msgspec.json.decode(exchange.params or b"{}").get("uri")
+@skills.method("skills/list", cache=CACHED)
+async def listed() -> dict[str, Any]:
+    return {"skills": [entry()]}
 
 
-def listed(exchange: Exchange) -> dict[str, Any]:
-    return {"skills": [entry()], **CACHED}
+@skills.method("skills/get", cache=CACHED)
+async def got(which: Which) -> dict[str, Any]:
+    if which.uri != entry()["uri"]:
+        raise RpcError(INVALID_PARAMS, "there is no such skill", {"uri": which.uri})
+    return {"skill": entry()}
 
 
-def got(exchange: Exchange) -> dict[str, Any]:
-    if uri_of(exchange) != entry()["uri"]:
-        raise RpcError(INVALID_PARAMS, "there is no such skill", {"uri": uri_of(exchange)})
-    return {"skill": entry(), **CACHED}
-
-
-def read_directory(exchange: Exchange) -> dict[str, Any]:
+@skills.method("resources/directory/read", cache=CACHED)
+async def read_directory(which: Which) -> dict[str, Any]:
     """Children of a directory: files, and directories by their media type."""
-    directory = f"{uri_of(exchange)}/"
+    directory = f"{which.uri}/"
     found = {}
     for uri in FILES:
         if uri.startswith(directory):
@@ -51,26 +56,13 @@ def read_directory(exchange: Exchange) -> dict[str, Any]:
             child = {"uri": directory + name, "name": name}
             found[name] = {**child, "mimeType": "inode/directory" if inner else "text/markdown"}
     if not found:
-        raise RpcError(INVALID_PARAMS, "this is no directory", {"uri": uri_of(exchange)})
-    return {"resources": list(found.values()), **CACHED}
-
-
-class Skills:
-    """The feature: methods and settings of the extension, in the revision that has extensions."""
-
-    def methods(self, revision: str) -> dict[bytes, Handler]:
-        if revision != R5:
-            return {}
-        made = {"skills/list": listed, "skills/get": got, "resources/directory/read": read_directory}
-        return {name.encode(): FunctionHandler(each) for name, each in made.items()}
-
-    def capability(self, revision: str) -> dict[str, Any]:
-        return {"extensions": {EXTENSION: {"directoryRead": True}}} if revision == R5 else {}
+        raise RpcError(INVALID_PARAMS, "this is no directory", {"uri": which.uri})
+    return {"resources": list(found.values())}
 
 
 def register(app: Server) -> None:
     """Puts the extension, and the files of its skill, on `app`."""
-    app.add_feature(Skills())
+    app.add_extension(skills)
     for uri, text in FILES.items():
         main = uri.endswith("SKILL.md")
         name = FRONT_MATTER["name"] if main else uri.rpartition("/")[2]
