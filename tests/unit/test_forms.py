@@ -54,7 +54,7 @@ def test_cf30_every_kind_of_field_in_the_newest_notation():
     assert p["at"] == {"type": "string", "format": "date-time"}
     assert p["mail"] == {"type": "string", "format": "email", "default": "a@b"}
     assert p["key"] == {"type": "string"}
-    assert p["colour"] == {"type": "string", "enum": ["g", "r"], "default": "r"}
+    assert p["colour"] == {"type": "string", "enum": ["r", "g"], "default": "r"}
     assert p["pick"] == {"type": "string", "enum": ["x", "y"], "default": "x"}
     assert p["shown"] == {
         "type": "string", "oneOf": [{"const": "a", "title": "Alpha"}, {"const": "b", "title": "Beta"}], "default": "b",
@@ -187,3 +187,27 @@ def test_hostile_content_is_an_instance_or_an_invalid_answer(content):
         assert isinstance(form_of(Full).read(content), Full)
     except InvalidAnswer as exc:
         assert "\n" not in str(exc)
+
+
+def test_cf30_choices_keep_the_order_in_which_they_were_written():
+    class Size(enum.Enum):
+        SMALL = "s"
+        LARGE = "l"
+        HUGE = "h"
+
+    class Order(msgspec.Struct):
+        color: Literal["red", "green", "blue"]
+        size: Size = Size.SMALL
+        extras: list[Literal["b", "a"]] = []
+        maybe: Literal["z", "y"] | None = None
+
+    @dataclasses.dataclass
+    class Other:
+        color: Literal["red", "green", "blue"]
+
+    p = form_of(Order).schema(R5)["properties"]
+    assert p["color"]["enum"] == ["red", "green", "blue"]
+    assert p["size"]["enum"] == ["s", "l", "h"]
+    assert p["extras"]["items"]["enum"] == ["b", "a"]
+    assert p["maybe"]["enum"] == ["z", "y"]
+    assert form_of(Other).schema(R5)["properties"]["color"]["enum"] == ["red", "green", "blue"]

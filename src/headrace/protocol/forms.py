@@ -17,11 +17,13 @@ pattern             left out, checked here all the same  as it is
 from __future__ import annotations
 
 import datetime
+import enum
 import math
 import re
+import typing
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import msgspec.inspect
@@ -130,7 +132,28 @@ def _form_of_type(kind: Any) -> Form:
         options = field.type.types if isinstance(field.type, msgspec.inspect.UnionType) else (field.type,)
         if any(isinstance(option, msgspec.inspect.DateTimeType) for option in options):
             schema["properties"][field.encode_name] = {**schema["properties"][field.encode_name], "format": "date-time"}
-    return Form({**schema, "$defs": defs}, lambda content: msgspec.convert(content, kind, str_keys=True))
+    form = Form({**schema, "$defs": defs}, lambda content: msgspec.convert(content, kind, str_keys=True))
+    _order_choices(form.fields, kind)
+    return form
+
+
+def _order_choices(fields: dict[str, dict[str, Any]], kind: Any) -> None:
+    """Choices in the order in which they were written, which people see; msgspec sorts them."""
+    hints = typing.get_type_hints(kind)
+    for known in getattr(msgspec.inspect.type_info(kind), "fields", ()):
+        field = fields[known.encode_name]
+        holder = field["items"] if field["type"] == "array" else field
+        written = _written_choices(hints[known.name])
+        if "enum" in holder and set(holder["enum"]) <= set(written):
+            holder["enum"] = sorted(holder["enum"], key=written.index)
+
+
+def _written_choices(hint: Any) -> list[Any]:
+    if typing.get_origin(hint) is Literal:
+        return list(typing.get_args(hint))
+    if isinstance(hint, type) and issubclass(hint, enum.Enum):
+        return [member.value for member in hint]
+    return [choice for inner in typing.get_args(hint) for choice in _written_choices(inner)]
 
 
 # --- reading schemas -----------------------------------------------------------------------------------
