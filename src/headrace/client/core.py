@@ -411,10 +411,10 @@ class Core:
                         result.call = call
                 return result
             except asyncio.CancelledError:
-                if not self._tasks or self._http is not None or call.future.done() or self._mux.closed:
-                    call.cancel()
-                else:
+                if self._tasks and not self._mux.closed:
                     self._leave(call)
+                else:
+                    call.cancel()
                 if relay is not None:
                     relay.stop()
                 raise
@@ -432,15 +432,26 @@ class Core:
                     raise
 
     def _leave(self, call: PendingCall) -> None:
-        """Gives up a call of a line connection whose answer may be a task that is on its way already: the
-        server is told at once, and such a task is cancelled when it comes."""
+        """Gives up a call whose answer may be a task: one that has come just now is cancelled. On a line
+        connection it may also be on its way: the server is told at once, and the task is cancelled when it
+        comes."""
+        future = call.future
+
+        def cancel_task() -> None:
+            if not future.cancelled() and future.exception() is None and type(made := future.result()) is TaskMade:
+                TaskHandle(self, made.state.task_id, made.state).give_up()
+
+        if future.done():
+            cancel_task()
+        if future.done() or self._http is not None:
+            call.cancel()
+            return
         self._mux.notify(b"notifications/cancelled", b'{"requestId":%d}' % call.id, self._sink)
 
         async def late() -> None:
-            await asyncio.wait([call.future], timeout=_LATE)
-            if call.future.done() and not call.future.cancelled():
-                if call.future.exception() is None and type(made := call.future.result()) is TaskMade:
-                    TaskHandle(self, made.state.task_id, made.state).give_up()
+            await asyncio.wait([future], timeout=_LATE)
+            if future.done():
+                cancel_task()
             else:
                 call.cancel()
 
