@@ -486,6 +486,34 @@ def test_cwd(run, tmp_path):
     assert os.path.samefile(run(main), tmp_path)
 
 
+def test_last_words_are_told_whichever_pipe_ends_first(run):
+    """The end of stdout is seen after the exit but before stderr was read: the reason waits for what it said."""
+
+    async def main():
+        child = await spawn(["/bin/sh", "-c", "read line; echo why it died >&2; exit 3"], Recorder)
+        loop, errors = asyncio.get_running_loop(), child._errors
+        errors.pause_reading()
+        child.transport.pause_reading()
+
+        class Late:
+            abort = errors.abort
+
+            def finish(self, exc):
+                loop.call_later(0.1, errors.resume_reading)
+                loop.call_later(0.1, errors.finish, exc)
+
+        child._errors = Late()
+        child.transport.write(b"go\n")
+        await child.wait()
+        child.transport.resume_reading()
+        lost = await child.protocol.lost
+        await child.close()
+        return lost
+
+    lost = run(main)
+    assert (str(lost), lost.exit_code) == ("exited with status 3 (stderr: why it died)", 3)
+
+
 def test_st05_stderr_is_always_drained_and_its_end_kept(run, tmp_path):
     """ST-05: megabytes on stderr block nobody; the tail is bounded; copies go where they should."""
     code = "import os\nfor i in range(300): os.write(2, b'%07d\\n' % i * 1000)\nprint('done')\nos.read(0, 1)"

@@ -258,7 +258,9 @@ class ChildProcess:
         self._output_over = True
         self._broke = exc is not None
         if self.exit_code is not None:
-            self.transport.lose(self._reason())
+            if self._stderr_done:
+                self.transport.lose(self._reason())
+            # Otherwise its last words are still being read: _stderr_lost goes on.
         else:
             self._end_timer = self._loop.call_later(_EXIT_WAIT, self._ended_alive, exc)
 
