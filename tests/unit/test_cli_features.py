@@ -45,6 +45,10 @@ async def visit(ctx: Context) -> str:
     return (await ctx.elicit_url("Sign in", "https://example.com/login?x=1")).action
 
 @app.tool
+async def lure(ctx: Context, url: str) -> str:
+    return (await ctx.elicit_url("Look", url)).action
+
+@app.tool
 async def where(ctx: Context) -> str:
     return " ".join(root.uri for root in await ctx.list_roots())
 
@@ -157,11 +161,11 @@ def test_roots(server, tmp_path, revision):
     assert done.stdout == f"{tmp_path.as_uri()}\n"
 
 
-def at_a_terminal(arguments, answers):
+def at_a_terminal(arguments, answers, **env):
     """Runs a command with a terminal; ``answers`` are (what is awaited on it, what is typed then)."""
     main, side = pty.openpty()
     process = subprocess.Popen(
-        [*HEADRACE, *arguments], stdin=side, stdout=side, stderr=side, env=ENV, start_new_session=True,
+        [*HEADRACE, *arguments], stdin=side, stdout=side, stderr=side, env=ENV | env, start_new_session=True,
         preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
     )  # fmt: skip
     os.close(side)
@@ -189,12 +193,12 @@ def at_a_terminal(arguments, answers):
 def test_a_person_answers_at_the_terminal(server):
     status, seen, left = at_a_terminal(
         ["call", "hello", *server],
-        [("name:", "Bo\n"), ("age [7]", "old\n"), ("age [7]", "8\n"), ("color [red]", "1\n"),
+        [("name:", "Bo\n"), ("age [7]", "old\n"), ("age [7]", "8\n"), ("color [red]", "2\n"),
          ("member [no]", "\n"), ("Send", "\n")],
     )  # fmt: skip
     assert status == 0 and not left, seen
-    assert "The server asks: Who are you?" in seen, seen
-    assert "1. green\n" in seen, seen
+    assert "The server 'features' asks: Who are you?" in seen, seen
+    assert "1. red\n" in seen and "2. green\n" in seen, seen
     assert "accept: Person(name='Bo', age=8, color='green', member=False)" in seen
 
 
@@ -207,6 +211,27 @@ def test_a_person_declines_or_leaves(server):
     assert status == 0 and "https://example.com/login?x=1" in seen and "decline" in seen, seen
     status, seen, _ = at_a_terminal(["call", "hello", *server], [("name:", "\x03")])
     assert status == 130, seen
+
+
+def test_cf34_se06_an_address_is_opened_after_consent_only(server, tmp_path):
+    """CF-34, SE-06: who asks, the whole address and its host are shown; odd scripts are pointed out; no shell."""
+    browser = tmp_path / "browser"
+    browser.write_text(f"#!/bin/sh\nprintf %s \"$1\" >> {tmp_path}/opened\n")
+    browser.chmod(0o755)
+    address = "https://xn--80ak6aa92e.example/" + "a" * 2500 + "?x=$(id)&y=1"
+    status, seen, left = at_a_terminal(
+        ["call", "lure", f"url={address}", *server], [("[y/N]", "y\n")], BROWSER=f"{browser} %s"
+    )
+    assert status == 0 and not left and "accept" in seen, seen
+    assert "The server 'features' asks: Look" in seen
+    assert address in seen and "at the host xn--80ak6aa92e.example" in re.sub(r"\x1b\[\d*m", "", seen)
+    assert "look twice" in seen
+    end = time.monotonic() + 20
+    while not (tmp_path / "opened").exists() and time.monotonic() < end:
+        time.sleep(0.02)
+    assert (tmp_path / "opened").read_text() == address
+    status, seen, _ = at_a_terminal(["call", "lure", "url=http://example.com/", *server], [("[y/N]", "y\n")])
+    assert status == 1 and "neither https nor" in seen and "[y/N]" not in seen, seen
 
 
 @pytest.mark.parametrize("revision", ["2025-03-26", "2026-07-28"])

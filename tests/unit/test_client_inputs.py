@@ -181,6 +181,50 @@ def test_cf33_undeclared_features_and_modes_are_refused(run):
     run(main)
 
 
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://x.example/a?b=c#d", True),
+        ("http://localhost:8000/", True),
+        ("http://127.0.0.1/", True),
+        ("http://[::1]:1/", True),
+        ("http://x.example/", False),
+        ("http://localhost.evil.example/", False),
+        ("http://127.0.0.1@evil.example/", False),
+        ("https://user:word@x.example/", False),
+        ("javascript:alert(1)", False),
+        ("file:///etc/passwd", False),
+        ("x.example", False),
+        ("https://x.example/\u202egpj.exe", False),
+        ("https://", False),
+    ],
+)
+def test_se06_addresses_that_nobody_is_shown(run, url, shown):
+    """SE-06: https, or http of this machine; anything else is refused before the callback hears of it, in both eras."""
+
+    async def main():
+        asked = []
+
+        def agree(params):
+            asked.append(params.url)
+            return True
+
+        options = {"elicitation": agree, "elicitation_modes": ["url"]}
+        question = {"method": URL["method"], "params": {**URL["params"], "url": url}}
+        got, _ = await answers_to(question, **options)
+        assert got[0] == {"action": "accept"} if shown else got[0]["code"] == -32602
+        rounds = [{"resultType": "input_required", "inputRequests": {"q": question}, "requestState": "s"}, {"content": []}]
+        async with Script(discover=MODERN, tools_call=lambda *_: rounds.pop(0)) as peer, connect(peer.target, **options) as client:
+            if shown:
+                await client.call_tool("t")
+            else:
+                with pytest.raises(RemoteProtocolError, match="neither https nor"):
+                    await client.call_tool("t")
+        assert asked == [url] * (2 if shown else 0)
+
+    run(main)
+
+
 def test_cf23_refusals_and_failures_of_callbacks(run, caplog):
     """CF-23: -1 for a refusal; JR-38: -32603 without a word of an exception's text; errors of choice as they are."""
 

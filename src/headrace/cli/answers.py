@@ -82,6 +82,11 @@ class Answers:
         self._decline = decline
         self._person = person
         self._turn = asyncio.Lock()
+        self._who = "the server"
+
+    def meet(self, name: str) -> None:
+        """Says what the server calls itself: people are told who asks (CF-34)."""
+        self._who = f"the server {_plain(name)[:80]!r}"
 
     async def __call__(self, params: ElicitParams) -> Elicited:
         from headrace.protocol.elicited import Elicited
@@ -100,14 +105,11 @@ class Answers:
         from headrace.protocol.elicited import Elicited
 
         url = params.url or ""
-        if not _may_open(url):
-            complain(f"the server asks to open {url[:200]!r}, which is not https: declined")
-            return Elicited("decline")
         if not self._person:
-            complain(f"the server asks to open {url}: declined, there is nobody to agree")
+            complain(f"{self._who} asks to open {url}: declined, there is nobody to agree")
             return Elicited("decline")
-        _say(f"The server asks: {_plain(params.message)}")
-        _say(f"It wants you to open this address, at the host {click.style(_host(url), bold=True)}:\n  {_plain(url)}")
+        _say(f"{_capital(self._who)} asks: {_plain(params.message)}")
+        _say(f"It wants you to open this address, at the host {click.style(_host(url), bold=True)}:\n  {url}")
         if _host(url).startswith("xn--") or ".xn--" in _host(url):
             _say("The host's name is written in another script: look twice.")
         answer = await _in_thread(lambda: _line("Open it in the browser? [y/N] "))
@@ -129,7 +131,7 @@ class Answers:
         required = required if isinstance(required, list) else []
         defaults = form_defaults(schema)
         if self._person:
-            _say(f"The server asks: {_plain(params.message)}")
+            _say(f"{_capital(self._who)} asks: {_plain(params.message)}")
             _say(f"(Enter takes what stands in brackets, {_DECLINE} declines, Ctrl-D leaves it unanswered)")
         content: dict[str, Any] = {}
         for name, rule in fields.items():
@@ -232,7 +234,7 @@ def _about(rule: dict[str, Any]) -> str:
 
 def _plain(text: str) -> str:
     """What a server wrote, unable to move the cursor or pose as something else."""
-    return "".join(c if c.isprintable() else " " for c in text)[:2000]
+    return "".join(c if c.isprintable() else " " for c in text[:2000])
 
 
 def _host(url: str) -> str:
@@ -243,14 +245,8 @@ def _host(url: str) -> str:
         return ""
 
 
-def _may_open(url: str) -> bool:
-    """SE-06: https, or http of this machine."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return False
-    local = parts.hostname in ("localhost", "127.0.0.1", "::1")
-    return bool(_host(url)) and (parts.scheme == "https" or (parts.scheme == "http" and local))
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _say(text: str) -> None:

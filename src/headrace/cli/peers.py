@@ -142,6 +142,7 @@ def run_with(
     **more: Any,
 ) -> T:
     """Connects, runs ``body(client)``, closes; every failure becomes a plain line. ``more`` goes to ``connect``."""
+    from headrace.cli.answers import Answers
     from headrace.client import connect
     from headrace.errors import HeadraceError, RpcError, UsageError
     from headrace.limits import Limits
@@ -160,6 +161,8 @@ def run_with(
 
     async def main() -> T:
         async with manager as client:
+            if isinstance(answers := more.get("elicitation"), Answers) and client.server_info is not None:
+                answers.meet(client.server_info.title or client.server_info.name)
             return await body(client)
 
     try:

@@ -22,6 +22,7 @@ from headrace.errors import InputRefused, RpcError, UsageError
 from headrace.jsonrpc import INVALID_PARAMS, R4
 from headrace.mux import Exchange, FunctionHandler
 from headrace.protocol.elicited import Elicited
+from headrace.protocol.urls import may_be_opened
 from headrace.types import Message
 from headrace.types.v2026_07_28 import CreateMessageRequestParams, CreateMessageResult, Root, TextContent
 
@@ -50,7 +51,8 @@ class ElicitParams(Message, kw_only=True, rename="camel"):
     requested_schema: dict[str, Any] = msgspec.field(default_factory=dict)
     """The form: a flat JSON Schema object, as the server sent it."""
     url: str | None = None
-    """Where the user has to go; show it whole, open it only after consent (CF-34)."""
+    """Where the user has to go; show it whole, open it only after consent (CF-34). Others than ``https://``, and
+    ``http://`` of this machine, are refused before the callback is asked (SE-06)."""
     elicitation_id: str | None = None
     """2025-11-25 only: named by ``notifications/elicitation/complete``."""
 
@@ -243,8 +245,12 @@ class Inputs:
             raise RpcError(INVALID_PARAMS, f"{ELICITATION}: {exc}") from None
         if params.mode not in self.modes:
             raise RpcError(INVALID_PARAMS, f"this client does not declare elicitation mode {params.mode[:32]!r}")
-        if params.mode == "url" and not params.url:
-            raise RpcError(INVALID_PARAMS, f"{ELICITATION}: mode url without a url")
+        if params.mode == "url":
+            if not params.url:
+                raise RpcError(INVALID_PARAMS, f"{ELICITATION}: mode url without a url")
+            if not may_be_opened(params.url):
+                wrong = "is neither https nor an address of this machine, or has a password in it"
+                raise RpcError(INVALID_PARAMS, f"{ELICITATION}: nobody is shown {params.url[:200]!r}: it {wrong}")
         assert self._elicitation is not None
         try:
             answer = as_elicited(await _result(self._elicitation(params)), params)

@@ -1,4 +1,4 @@
-"""URLs that a server sends its user to (CF-32, CF-33)."""
+"""URLs that a server sends its user to (CF-32, CF-33), and those that a client shows to its user (SE-06)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from urllib.parse import urlsplit
 
 from headrace.errors import UsageError
 
-__all__ = ("check_url",)
+__all__ = ("check_url", "may_be_opened")
+
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def check_url(url: str) -> str:
@@ -22,3 +24,13 @@ def check_url(url: str) -> str:
     if parts.username is not None or parts.password is not None:
         raise UsageError("a URL for elicitation must not carry credentials")
     return url
+
+
+def may_be_opened(url: str) -> bool:
+    """Whether a user may be asked to open ``url`` (SE-06): https, or http of this machine, without credentials."""
+    try:
+        check_url(url)
+    except UsageError:
+        return False
+    parts = urlsplit(url)
+    return parts.scheme == "https" or parts.hostname in _LOOPBACK
