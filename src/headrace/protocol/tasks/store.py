@@ -26,8 +26,8 @@ class TasksFull(OverloadedError):
 
 
 class Signal(NamedTuple):
-    """What another process has for a task that runs here: ``kind`` is ``"cancel"`` or ``"input"``, then with
-    ``key`` and the answer in ``body``."""
+    """What another process has for a task that runs here: ``kind`` is ``"cancel"``, or with the ``key``
+    of a question ``"input"`` (the answer in ``body``) or ``"refused"`` (why there is none)."""
 
     task_id: str
     kind: str

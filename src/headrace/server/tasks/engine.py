@@ -20,6 +20,7 @@ from headrace.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
 from headrace.mux import capture
 from headrace.protocol.tasks.states import FAILED, Task, detail, error_object, legacy_task, new_id, owner_key
 from headrace.protocol.tasks.store import Signal, TasksFull, TaskStore
+from headrace.server.tasks.remote import read_refusal
 from headrace.server.tasks.run import Run, cancelled_fields
 
 if TYPE_CHECKING:
@@ -253,7 +254,9 @@ class TaskEngine:
                 continue
             if signal.kind == "cancel":
                 self.background(run.finish(cancelled_fields()))
-            elif run.answer(signal.key, _decode(signal.body)):
+            elif run.answer(
+                signal.key, read_refusal(signal.body) if signal.kind == "refused" else _decode(signal.body)
+            ):
                 self.background(run.sync())
 
     # --- asking for them ----------------------------------------------------------------------------
@@ -291,14 +294,6 @@ class TaskEngine:
         if changed is not None and self.store.shared:
             await self.store.post(Signal(task.id, "cancel", "", b""))
         return changed
-
-    async def wait(self, task: Task) -> Task | None:
-        """The task of another process in its final state, None when it was deleted meanwhile."""
-        found: Task | None = task
-        while found is not None and not found.terminal:
-            await asyncio.sleep(self.poll / 1000)
-            found = await self.store.get(task.id)
-        return found
 
     def followed(self, exchange: Exchange, task_ids: list[str]) -> list[str]:
         """Those of the ids that this caller may follow on a listen; each is told its present state first."""

@@ -40,6 +40,7 @@ from headrace.protocol.tasks.states import (
 )
 from headrace.protocol.tasks.store import MemoryTaskStore, TaskStore
 from headrace.server.tasks.engine import TaskEngine
+from headrace.server.tasks.remote import carry
 
 if TYPE_CHECKING:
     from headrace.server.tasks.run import Question, Run
@@ -288,7 +289,7 @@ class TasksFeature:
             await self._carry(exchange, run)
             ended = run.ended.result()
         else:
-            ended = task if task.terminal else await self.engine.wait(task)
+            ended = task if task.terminal else await carry(exchange, self.engine, task)
         if ended is None:
             raise RpcError(INVALID_PARAMS, "unknown task: its time is over")
         if ended.status == COMPLETED:
