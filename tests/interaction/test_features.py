@@ -160,7 +160,7 @@ def test_sf31_completion(cell):
     cell.run(trial)
 
 
-def test_sf42_jr40_meta_reaches_the_other_side(cell):
+def test_jr40_42_meta_reaches_the_other_side(cell):
     """JR-40, JR-42: `_meta` of a request arrives, keys of tracing included; objects carry theirs since 2025-06-18."""
 
     async def trial(cell):

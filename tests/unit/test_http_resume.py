@@ -657,6 +657,8 @@ def test_http10_streams_are_resumed_as_well(run):
 
 
 def test_a_store_of_ones_own_and_one_that_fails(run, caplog):
+    """B96: an event store that raises costs its events their ids, never the messages."""
+
     from headrace.limits import Limits
     from headrace.protocol.event_store import EventPool
 
