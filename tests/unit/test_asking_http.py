@@ -77,6 +77,35 @@ def test_ho06_ho43_the_question_goes_on_the_stream_of_its_request(run, tool, res
     run(main)
 
 
+BROKEN = {
+    "both": {"result": {"action": "decline"}, "error": {"code": 1, "message": "x"}},
+    "no object": {"result": []},
+    "no code": {"error": {"message": "x"}},
+    "error is text": {"error": "x"},
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN)
+def test_jr08_jr09_an_answer_that_is_no_response_is_the_clients_fault(run, caplog, broken):
+    """The model is told what was wrong; a client cannot fill the log with tracebacks."""
+
+    async def main():
+        async with site(asking_server()) as s:
+            peer, other = await s.connect(), await s.connect()
+            sid = await session(s, peer)
+            peer.send(s.legacy_call(sid, "ask", id=7))
+            await peer.head()
+            _, question = await peer.event()
+            body = {"jsonrpc": "2.0", "id": question["id"], **broken}
+            assert (await other.ask(s.request(body=body, mcp_session_id=sid))).status == 202
+            _, response = await peer.event()
+            assert response["result"]["isError"] is True
+            assert text_of(response).startswith("the answer to elicitation/create cannot be read: ")
+
+    run(main)
+    assert not caplog.records
+
+
 def test_ho43_no_channel_in_json_mode(run):
     async def main():
         async with site(asking_server(), json_only=True) as s:

@@ -22,6 +22,7 @@ from headrace.errors import (
     InvalidAnswer,
     LocalProtocolError,
     OverloadedError,
+    RemoteProtocolError,
     RequestTimeout,
     RpcError,
     ToolError,
@@ -245,6 +246,9 @@ class LiveAsker(Asker):
         except RpcError as exc:
             kind = Declined if exc.code == -1 else ClientRefused
             raise kind(method, exc.code, exc.message, exc.data) from None
+        except RemoteProtocolError as exc:
+            # No response at all (JR-08, JR-09): the client's fault, not the handler's.
+            raise InvalidAnswer(f"the answer to {method} cannot be read: {exc}") from None
         return answer
 
 
