@@ -5,7 +5,7 @@ import json
 import pytest
 from http_support import BOTH, R4, R5, make_server, site, tiny
 
-from headrace import Context
+from headrace import Context, Server
 from headrace.errors import LocalProtocolError
 from headrace.jsonrpc import HANDSHAKE_REVISIONS, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, R1, R2, R3
 from headrace.mux import FunctionHandler
@@ -228,3 +228,30 @@ def test_ho43_the_client_cannot_be_asked(run):
             assert len(told) == 4 and all("sends no requests" in text for text in told)
 
     run(main)
+
+
+def test_ho35_tk03_a_task_without_a_session_is_polled(run, caplog):
+    """There is nobody to tell of its states, and that is no fault."""
+    server = Server("t", version="1")
+    server.tasks(poll_interval=0.01)
+
+    @server.tool(task="optional")
+    async def work(ctx: Context) -> str:
+        await ctx.log("emergency", "on the way")
+        await ctx.progress(1)
+        return "done"
+
+    async def main():
+        async with stateless(server) as s:
+            peer = await s.connect()
+
+            def ask(method, params):
+                return peer.ask(s.legacy(None, method, params, mcp_protocol_version=R4))
+
+            made = (await ask("tools/call", {"name": "work", "arguments": {}, "task": {}})).json["result"]["task"]
+            result = (await ask("tasks/result", {"taskId": made["taskId"]})).json["result"]
+            assert result["content"] == [{"type": "text", "text": "done"}]
+            assert (await ask("tasks/get", {"taskId": made["taskId"]})).json["result"]["status"] == "completed"
+
+    run(main)
+    assert not caplog.records

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -35,6 +35,7 @@ _STATUS = b"notifications/tasks/status"
 _MAX_ID = 256
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
+_T = TypeVar("_T")
 
 
 class TaskEngine:
@@ -57,23 +58,34 @@ class TaskEngine:
     async def running(self) -> AsyncIterator[None]:
         """Opens the store; in the end stops all tasks, which fail with a message that says so."""
         await self.store.start(self.server.limits)
-        sweeper = asyncio.get_running_loop().create_task(self._sweep())
+        loop = asyncio.get_running_loop()
+        sweeper = loop.create_task(self._sweep())
         try:
             yield
         finally:
             sweeper.cancel()
+            # A store that another process holds locked must not keep the server from ending.
+            until = loop.time() + self.server.limits.drain_timeout
             try:
-                await self._stop()
+                await self._stop(until)
             finally:
-                await self.store.stop()
+                try:
+                    await asyncio.wait_for(self.store.stop(), max(until - loop.time(), 0.1))
+                except TimeoutError:
+                    self.server.log.error("the task store did not close in time")
 
-    async def _stop(self) -> None:
+    async def _stop(self, until: float) -> None:
         error = RpcError(INTERNAL_ERROR, _STOPPED)
         fields = {"status": FAILED, "message": _STOPPED, "payload": error_object(error)}
         for run in list(self.runs.values()):
             self.background(run.finish(fields))
-        while self._jobs:
-            await asyncio.wait(self._jobs)
+        loop = asyncio.get_running_loop()
+        while self._jobs and loop.time() < until:
+            await asyncio.wait(self._jobs, timeout=until - loop.time())
+        if self._jobs:
+            self.server.log.error("the last states of tasks could not be kept in time")
+        for job in list(self._jobs):
+            job.cancel()
         self._owners.clear()
 
     def background(self, coro: Coroutine[Any, Any, Any]) -> None:
@@ -131,7 +143,7 @@ class TaskEngine:
         await self._keep(exchange, run)
         if not exchange.open:
             # Given up meanwhile: nobody would ever know its id.
-            await self.store.delete(run.task.id)
+            self.background(self.store.delete(run.task.id))
             raise RpcError(INTERNAL_ERROR, "the request was given up")
         self._adopt(run)
         try:
@@ -261,16 +273,24 @@ class TaskEngine:
 
     # --- asking for them ----------------------------------------------------------------------------
 
+    async def _reach(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Does what a request needs of the store. Its faults are one line of the log and a plain answer."""
+        try:
+            return await work
+        except OSError as exc:
+            self.server.log.error("the task store failed: %s", exc)
+            raise RpcError(INTERNAL_ERROR, "the task store cannot be used now", http_status=503) from None
+
     async def find(self, exchange: Exchange, task_id: str) -> Task:
         """A task of this caller. Raises -32602 for any other id (TK-05, TK-23, TK-31)."""
-        task = await self.store.get(task_id) if len(task_id) <= _MAX_ID else None
+        task = await self._reach(self.store.get(task_id)) if len(task_id) <= _MAX_ID else None
         if task is None or task.owner != owner_key(exchange.principal):
             raise RpcError(INVALID_PARAMS, "unknown task: there is none with this id, or its time is over")
         return task
 
     async def page(self, exchange: Exchange, after: int) -> tuple[list[Task], int | None]:
         """Tasks of this caller behind a position, and the position of the next page."""
-        return await self.store.page(owner_key(exchange.principal), after, self.server.limits.page_size)
+        return await self._reach(self.store.page(owner_key(exchange.principal), after, self.server.limits.page_size))
 
     async def update(self, task: Task, responses: dict[str, Any]) -> None:
         """Answers outstanding questions; other keys are ignored (TK-24)."""
@@ -278,21 +298,21 @@ class TaskEngine:
         if run is not None:
             for key, value in responses.items():
                 run.answer(key, value)
-            await run.sync()
+            await self._reach(run.sync())
         elif not task.terminal and self.store.shared:
             for key, value in responses.items():
                 if key in task.inputs:
-                    await self.store.post(Signal(task.id, "input", key, _encode(value)))
+                    await self._reach(self.store.post(Signal(task.id, "input", key, _encode(value))))
 
     async def cancel(self, task: Task) -> Task | None:
         """Ends a task as cancelled; None when it has ended already (TK-25, TK-03)."""
         run = self.runs.get(task.id)
         if run is not None:
-            ended = await run.finish(cancelled_fields())
+            ended = await self._reach(run.finish(cancelled_fields()))
             return ended if ended is not None and ended.payload is None else None
-        changed = await self.store.change(task.id, cancelled_fields())
+        changed = await self._reach(self.store.change(task.id, cancelled_fields()))
         if changed is not None and self.store.shared:
-            await self.store.post(Signal(task.id, "cancel", "", b""))
+            await self._reach(self.store.post(Signal(task.id, "cancel", "", b"")))
         return changed
 
     def followed(self, exchange: Exchange, task_ids: list[str]) -> list[str]:

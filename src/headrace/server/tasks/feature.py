@@ -130,7 +130,7 @@ class TasksFeature:
             raise UsageError("tasks: poll_interval must be a positive number of seconds")
         self.server = server
         self.listing = listing
-        self.engine = TaskEngine(server, store or MemoryTaskStore(), ttl, poll_interval)
+        self.engine = TaskEngine(server, MemoryTaskStore() if store is None else store, ttl, poll_interval)
         server.hub.task_filter = self._followed
 
     def running(self) -> AbstractAsyncContextManager[None]:

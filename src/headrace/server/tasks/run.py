@@ -82,7 +82,9 @@ class Run(Asker):
         self.task = task
         """As the store has it."""
         self.legacy = not exchange.revision.modern
-        self.session: Any = exchange.mux.gate if self.legacy else None
+        gate = exchange.mux.gate
+        self.session: Any = gate if self.legacy and hasattr(gate, "announce") else None
+        """Who is told of a 2025-11-25 task; None without a session (HO-35): then its client polls."""
         self.captured: Captured | None = None
         self.questions: dict[str, Question] = {}
         self.is_task = False
@@ -119,7 +121,8 @@ class Run(Asker):
 
     def _outlet(self, method: bytes, params: bytes | None) -> None:
         """Notifications of a 2025-11-25 task belong to no request (TK-04); the extension has none (TK-27)."""
-        self.session.announce(method, with_related(params, self.task.id))
+        if self.session is not None:
+            self.session.announce(method, with_related(params, self.task.id))
 
     def _progressed(self, done: float, total: float | None, message: object) -> None:
         """Progress of the handler becomes the status message, at most a few times a second."""
@@ -227,16 +230,18 @@ class Run(Asker):
                 self._message_due.cancel()
                 self._message_due = None
             self.engine.forget(self)
-        if task is None:
-            # Somebody was faster: a cancel, or the end of its time.
-            task = await self.engine.store.get(self.task.id)
-        else:
-            self.task = task
-            self.engine.publish(self)
-        if task is not None:
-            self.task = task
-        if not self.ended.done():
-            self.ended.set_result(task)
+        try:
+            if task is None:
+                # Somebody was faster: a cancel, or the end of its time.
+                task = await self.engine.store.get(self.task.id)
+            else:
+                self.task = task
+                self.engine.publish(self)
+            if task is not None:
+                self.task = task
+        finally:
+            if not self.ended.done():
+                self.ended.set_result(task)
         return task
 
     async def _write(self, fields: dict[str, Any]) -> Task | None:
