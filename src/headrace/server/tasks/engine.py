@@ -273,7 +273,7 @@ class TaskEngine:
 
     # --- asking for them ----------------------------------------------------------------------------
 
-    async def _reach(self, work: Coroutine[Any, Any, _T]) -> _T:
+    async def reach(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Does what a request needs of the store. Its faults are one line of the log and a plain answer."""
         try:
             return await work
@@ -283,14 +283,14 @@ class TaskEngine:
 
     async def find(self, exchange: Exchange, task_id: str) -> Task:
         """A task of this caller. Raises -32602 for any other id (TK-05, TK-23, TK-31)."""
-        task = await self._reach(self.store.get(task_id)) if len(task_id) <= _MAX_ID else None
+        task = await self.reach(self.store.get(task_id)) if len(task_id) <= _MAX_ID else None
         if task is None or task.owner != owner_key(exchange.principal):
             raise RpcError(INVALID_PARAMS, "unknown task: there is none with this id, or its time is over")
         return task
 
     async def page(self, exchange: Exchange, after: int) -> tuple[list[Task], int | None]:
         """Tasks of this caller behind a position, and the position of the next page."""
-        return await self._reach(self.store.page(owner_key(exchange.principal), after, self.server.limits.page_size))
+        return await self.reach(self.store.page(owner_key(exchange.principal), after, self.server.limits.page_size))
 
     async def update(self, task: Task, responses: dict[str, Any]) -> None:
         """Answers outstanding questions; other keys are ignored (TK-24)."""
@@ -298,21 +298,21 @@ class TaskEngine:
         if run is not None:
             for key, value in responses.items():
                 run.answer(key, value)
-            await self._reach(run.sync())
+            await self.reach(run.sync())
         elif not task.terminal and self.store.shared:
             for key, value in responses.items():
                 if key in task.inputs:
-                    await self._reach(self.store.post(Signal(task.id, "input", key, _encode(value))))
+                    await self.reach(self.store.post(Signal(task.id, "input", key, _encode(value))))
 
     async def cancel(self, task: Task) -> Task | None:
         """Ends a task as cancelled; None when it has ended already (TK-25, TK-03)."""
         run = self.runs.get(task.id)
         if run is not None:
-            ended = await self._reach(run.finish(cancelled_fields()))
+            ended = await self.reach(run.finish(cancelled_fields()))
             return ended if ended is not None and ended.payload is None else None
-        changed = await self._reach(self.store.change(task.id, cancelled_fields()))
+        changed = await self.reach(self.store.change(task.id, cancelled_fields()))
         if changed is not None and self.store.shared:
-            await self._reach(self.store.post(Signal(task.id, "cancel", "", b"")))
+            await self.reach(self.store.post(Signal(task.id, "cancel", "", b"")))
         return changed
 
     def followed(self, exchange: Exchange, task_ids: list[str]) -> list[str]:

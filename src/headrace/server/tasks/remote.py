@@ -80,7 +80,7 @@ async def carry(exchange: Exchange, engine: TaskEngine, task: Task) -> Task | No
             for key in found.inputs.keys() - jobs.keys():
                 jobs[key] = asyncio.get_running_loop().create_task(_put(exchange, engine, found, key))
             await asyncio.sleep(engine.poll / 1000)
-            found = await engine.store.get(task.id)
+            found = await engine.reach(engine.store.get(task.id))
         return found
     finally:
         for job in jobs.values():
