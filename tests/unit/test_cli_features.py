@@ -145,10 +145,18 @@ def test_questions_are_answered_by_options(server, revision):
     assert wrong.stdout == "cancel: None\n" and "--answer age: a whole number is wanted" in wrong.stderr
     missing = call("hello", "--answer", "age=3")
     assert missing.stdout == "cancel: None\n" and "say --answer name=VALUE" in missing.stderr
+    slip = call("hello", "--answer", "name=Bo", "--answer", "colour=green")
+    assert slip.stdout == "cancel: None\n" and "--answer colour: the server asks for no such field; did you" in slip.stderr
+    # What the server does with a cancelled form is not what was wanted, whatever it says.
+    assert wrong.returncode == missing.returncode == slip.returncode == 2
+    idle = call("hello", "--answer", "name=Bo", "--answer", "x=1")
+    assert idle.returncode == 0 and "--answer x: the server did not ask for that" in idle.stderr
 
 
 def test_without_answers_servers_are_told_not_to_ask(server):
     plain_failure(headrace("call", "hello", *server), 1, "say --answer NAME=VALUE or --decline.*elicitation")
+    plain_failure(headrace("call", "visit", *server), 1, "at a terminal to open the URL, or say --decline")
+    plain_failure(headrace("call", "where", *server), 1, "say --root PATH")
     done = headrace("call", "visit", "--decline", *server, check=0)
     assert done.stdout == "decline\n"
     done = headrace("call", "visit", "--answer", "a=b", *server, check=0)

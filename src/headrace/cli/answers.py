@@ -2,7 +2,8 @@
 
 Answers come from ``--answer NAME=VALUE``, and at a terminal from the person; what is asked is shown before
 anything is sent, and can be declined (``!``) or left alone (Ctrl-D). Without either the client does not say
-that it can be asked, so that servers do not ask.
+that it can be asked, so that servers do not ask. An ``--answer`` that does not fit, or is missing, cancels the
+form and makes the command end with status 2: whatever the server does then, it is not what was wanted.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from urllib.parse import urlsplit
 import click
 
 from headrace.cli.app import complain
+from headrace.cli.nearest import nearest
 
 if TYPE_CHECKING:
     from headrace.client.inputs import ElicitParams
     from headrace.protocol.elicited import Elicited
 
-__all__ = ("Answers", "answer_options", "answers_of")
+__all__ = ("Answers", "answer_options", "answered", "answers_of")
 
 T = TypeVar("T")
 
@@ -74,6 +76,19 @@ def answers_of(options: dict[str, Any]) -> dict[str, Any]:
     return more
 
 
+def answered(more: dict[str, Any], status: int = 0) -> int:
+    """The exit status of a command that ran with ``more`` of :func:`answers_of`: 2 where an answer was wrong or
+    missing. Answers that nothing asked for are told."""
+    answers = more.get("elicitation")
+    if not isinstance(answers, Answers):
+        return status
+    if answers.failed:
+        return 2
+    if unasked := answers.leftover():
+        complain(f"--answer {', '.join(unasked)}: the server did not ask for that")
+    return status
+
+
 class Answers:
     """The elicitation callback of a client. ``given`` are values by field; ``person``: ask at the terminal."""
 
@@ -83,10 +98,23 @@ class Answers:
         self._person = person
         self._turn = asyncio.Lock()
         self._who = "the server"
+        self._used: set[str] = set()
+        self.failed = False
+        """Whether an answer was wrong or missing; people have been told."""
 
     def meet(self, name: str) -> None:
         """Says what the server calls itself: people are told who asks (CF-34)."""
         self._who = f"the server {_plain(name)[:80]!r}"
+
+    def leftover(self) -> list[str]:
+        """Names of answers that nothing asked for."""
+        return [] if self._decline else [name for name in self._given if name not in self._used]
+
+    def _wrong(self, text: str) -> _Stop:
+        """Says what is wrong with the answers; the form is cancelled."""
+        complain(text)
+        self.failed = True
+        return _Stop("cancel")
 
     async def __call__(self, params: ElicitParams) -> Elicited:
         from headrace.protocol.elicited import Elicited
@@ -133,6 +161,10 @@ class Answers:
         if self._person:
             _say(f"{_capital(self._who)} asks: {_plain(params.message)}")
             _say(f"(Enter takes what stands in brackets, {_DECLINE} declines, Ctrl-D leaves it unanswered)")
+        # A slip of the pen must not let a default stand for the answer.
+        for name in self.leftover():
+            if name not in fields and (near := nearest(name, [each for each in fields if each not in self._given])):
+                raise self._wrong(f"--answer {name}: the server asks for no such field{near}")
         content: dict[str, Any] = {}
         for name, rule in fields.items():
             rule = rule if isinstance(rule, dict) else {}
@@ -142,8 +174,7 @@ class Answers:
         try:
             check_content(schema, content)
         except UsageError as exc:
-            complain(f"the answer does not fit what the server asks: {exc}")
-            raise _Stop("cancel") from None
+            raise self._wrong(f"the answer does not fit what the server asks: {exc}") from None
         if self._person and not self._given:
             shown = json.dumps(content, ensure_ascii=False)
             if (await _in_thread(lambda: _line(f"Send {shown}? [Y/n] "))).lower() in _FALSE:
@@ -155,16 +186,15 @@ class Answers:
 
         options = choices(rule)
         if name in self._given:
+            self._used.add(name)
             try:
                 return _value(self._given[name], rule, options)
             except ValueError as exc:
-                complain(f"--answer {name}: {exc}")
-                raise _Stop("cancel") from None
+                raise self._wrong(f"--answer {name}: {exc}") from None
         if not self._person:
             if default is not None or not required:
                 return default
-            complain(f"the server asks for {name}: say --answer {name}=VALUE")
-            raise _Stop("cancel")
+            raise self._wrong(f"the server asks for {name}: say --answer {name}=VALUE")
         title = rule.get("title")
         _say(f"  {_plain(str(title or name))}{_about(rule)}")
         for number, (_, label) in enumerate(options or (), 1):

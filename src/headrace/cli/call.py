@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.answers import answer_options, answers_of
+from headrace.cli.answers import answer_options, answered, answers_of
 from headrace.cli.app import Failure, complain
 from headrace.cli.arguments import arguments_of, check_names, parse_pair
 from headrace.cli.content import check_folder, show_result
@@ -113,7 +113,7 @@ def command(
         show_result(result, sys.stderr if failed else sys.stdout, output)
     if failed and ctx.obj is not None and not options["show_stderr"] and _is_internal(result):
         complain("run with --stderr to see the server's log")
-    return 1 if failed else 0
+    return answered(more, 1 if failed else 0)
 
 
 async def _tools(client: Client, timeout: float | None) -> list[Tool] | None:

@@ -185,8 +185,8 @@ def _explained(exc: Exception) -> str:
     from headrace.jsonrpc import MISSING_CLIENT_CAPABILITY
 
     text = str(exc)
-    if isinstance(exc, RpcError) and exc.code == MISSING_CLIENT_CAPABILITY and "elicitation" in str(exc.data):
-        text += "; say --answer NAME=VALUE or --decline, or call it at a terminal"
+    if isinstance(exc, RpcError) and exc.code == MISSING_CLIENT_CAPABILITY:
+        text += _how_to_answer(exc.data)
     refused = refused_credentials(exc)
     if isinstance(exc, AuthenticationFailed):
         text = text.partition("; pass a valid token")[0]
@@ -197,6 +197,23 @@ def _explained(exc: Exception) -> str:
     if isinstance(exc, ConnectionClosed) and not isinstance(exc, ConnectFailed) and exc.exit_code is not None:
         return f"the server {'crashed' if exc.exit_code else 'ended'} before it answered: {text}"
     return text
+
+
+def _how_to_answer(data: Any) -> str:
+    """What makes the command able to do what -32021 says it cannot; ``data`` names the capabilities."""
+    required = data.get("requiredCapabilities") if isinstance(data, dict) else None
+    if not isinstance(required, dict):
+        return ""
+    modes = required.get("elicitation")
+    if isinstance(modes, dict):
+        return (
+            "; call it at a terminal to open the URL, or say --decline"
+            if "url" in modes
+            else "; say --answer NAME=VALUE or --decline, or call it at a terminal"
+        )
+    if "roots" in required:
+        return "; say --root PATH"
+    return "; headrace has no model of its own" if "sampling" in required else ""
 
 
 def _show_log(message: Any) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.answers import answer_options, answers_of
+from headrace.cli.answers import answer_options, answered, answers_of
 from headrace.cli.app import Failure, WrongArguments
 from headrace.cli.arguments import parse_pair
 from headrace.cli.content import block_text
@@ -65,10 +65,10 @@ def command(ctx: click.Context, /, words: tuple[str, ...], as_json: bool, **opti
     found = msgspec.to_builtins(result)
     if as_json:
         print(json.dumps(found, indent=2, ensure_ascii=False))
-        return 0
+        return answered(more)
     for number, message in enumerate(found["messages"], 1):
         print(f"{message['role']}: {block_text(message['content'], number, None)}")
-    return 0
+    return answered(more)
 
 
 async def _explain(client: Client, name: str, arguments: dict[str, str], timeout: float | None) -> None:

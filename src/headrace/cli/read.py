@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.answers import answer_options, answers_of
+from headrace.cli.answers import answer_options, answered, answers_of
 from headrace.cli.app import Failure
 from headrace.cli.content import binary, check_folder
 from headrace.cli.listing import entries_of
@@ -65,14 +65,14 @@ def command(
         import msgspec
 
         print(json.dumps(msgspec.to_builtins(result), indent=2, ensure_ascii=False))
-        return 0
+        return answered(more)
     for number, part in enumerate(result.contents, 1):
         text = getattr(part, "text", None)
         if isinstance(text, str):
             print(text, end="" if text.endswith("\n") else "\n")
         else:
             print(binary(f"resource {part.uri}", part.blob, _mime(part), number, output))
-    return 0
+    return answered(more)
 
 
 def _mime(part: Any) -> str:
