@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -116,6 +117,8 @@ def test_version_and_help():
         flag = f"--{name.replace('_', '-')} "
         assert flag in limits and flag not in options
     assert "nesting" in limits.lower()
+    # Help is filled anew: nothing of how the text is laid out in limits.py shows.
+    assert not re.search(r"\S {2,}\S", re.sub(r"^  --.{31}", "", limits, flags=re.M))
     assert re.search(r"Options:\n  --http", options)
 
 
@@ -253,7 +256,8 @@ def test_failures_of_calls_are_status_1():
     plain_failure(headrace("ls", "unix:/nonexistent"), 1, "cannot connect to unix:/nonexistent: .*is the server running")
     plain_failure(headrace("ls", "--", "/nonexistent/program"), 1, "no such command")
     exits = [sys.executable, "-c", "raise SystemExit('gone wrong')"]
-    plain_failure(headrace("ls", "--", *exits), 1, "exited with status 1.*gone wrong")
+    failure = plain_failure(headrace("ls", "--", *exits), 1, "exited with status 1.*gone wrong")
+    assert shlex.join(exits) in failure  # as it can be pasted into a shell
     assert "Traceback" in headrace("ls", "tcp:127.0.0.1:1", "--traceback").stderr
 
 
@@ -301,6 +305,7 @@ def test_a_command_that_exits_at_the_probe_is_started_again(tmp_path):
 def test_where_the_log_of_an_internal_error_is(tmp_path):
     (tmp_path / "s.py").write_text(
         "from headrace import Server\napp = Server('s', version='1')\n@app.tool\ndef boom() -> str:\n    1 / 0\n"
+        "app.resource('boom://x')(boom)\n"
     )
     command = ["--", *HEADRACE, "serve", str(tmp_path / "s.py")]
     done = headrace("call", "boom", *command, check=1)
@@ -308,6 +313,7 @@ def test_where_the_log_of_an_internal_error_is(tmp_path):
         "tool 'boom' failed: internal error", "headrace: run with --stderr to see the server's log"
     ]  # fmt: skip
     assert "ZeroDivisionError" in headrace("call", "boom", "--stderr", *command, check=1).stderr
+    plain_failure(headrace("read", "boom://x", *command), 1, r"internal error \(-32603\); run with --stderr")
 
 
 def test_progress_and_log_messages_go_to_stderr():

@@ -43,7 +43,7 @@ _HELP = """Serve, list, call and watch MCP (Model Context Protocol) servers.
 A server is a URL (http://, https://), unix:PATH, tcp:HOST:PORT, a command behind "--", or a name in
 a --config file.
 
-Exit status: 0 success, 1 the call or the start failed, 2 bad usage.
+Exit status: 0 success, 1 the call or the start failed, 2 bad usage, 130 ended by Ctrl-C.
 """
 
 

@@ -88,5 +88,6 @@ def _explanations() -> dict[str, str]:
             and isinstance(text, ast.Expr)
             and isinstance(text.value, ast.Constant)
         ):
-            texts[field.target.id] = _REFERENCES.sub("", str(text.value.value)).replace("``", "")
+            words = " ".join(str(text.value.value).split())
+            texts[field.target.id] = _REFERENCES.sub("", words).replace("``", "")
     return {name: f"{texts.get(name, '')} [{default:,.10g}]".strip() for name, _, default in limits.describe()}

@@ -145,6 +145,7 @@ def run_with(
     from headrace.cli.answers import Answers
     from headrace.client import connect
     from headrace.errors import HeadraceError, RpcError, UsageError
+    from headrace.jsonrpc import INTERNAL_ERROR
     from headrace.limits import Limits
 
     target, arguments = peer_of(server, command, options)
@@ -175,7 +176,14 @@ def run_with(
         text = _explained(exc)
         if isinstance(exc, RpcError) and exc.data is not None:
             text += f": {json.dumps(exc.data, ensure_ascii=False, default=str)}"
+        if isinstance(exc, RpcError) and exc.code == INTERNAL_ERROR and _may_show_log(target, options):
+            text += "; run with --stderr to see the server's log"
         raise Failure(text) from exc
+
+
+def _may_show_log(target: Any, options: dict[str, Any]) -> bool:
+    """Whether ``--stderr`` would show the server's log, and was not said."""
+    return isinstance(target, list) and not options["show_stderr"]
 
 
 def _explained(exc: Exception) -> str:

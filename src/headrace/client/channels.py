@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shlex
 from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -130,7 +131,7 @@ class CommandTarget(Target):
         stderr: Any,
     ) -> None:
         self.argv = list(argv)
-        self.text = " ".join(self.argv)[:200]
+        self.text = shlex.join(self.argv)[:200]
         self._options = {"env": env, "inherit_env": inherit_env, "cwd": cwd, "stderr": stderr}
         self.key = ("command", cwd, *self.argv)
 
