@@ -511,6 +511,32 @@ def test_serve_failures_are_plain(tmp_path):
     assert done.returncode == 1 and "Traceback" in done.stderr and "target.py" in done.stderr
 
 
+@pytest.mark.parametrize(
+    "options", [["--stateless"], ["--path", "/mcp"], ["--legacy-sse", "--unix", "x.sock"], ["--retry-interval", "1"]]
+)
+def test_options_for_http_want_http(weather, options):
+    done = headrace("serve", "weather.py", *options, cwd=weather)
+    plain_failure(done, 2, f"{options[0]} is for HTTP: say --http HOST:PORT as well")
+
+
+def test_a_target_may_configure_the_logging_itself(tmp_path):
+    """Its own ``basicConfig`` counts; a level on the command line counts more; without both warnings are shown."""
+    log = "import logging\nlogging.basicConfig(level='INFO', format='mine %(message)s')\n"
+    body = "{log}from headrace import Server\napp = Server('s', version='1')\nlog = logging.getLogger('x')\nlog.info('up')\nlog.warning('hot')\n"
+    (tmp_path / "own.py").write_text(body.format(log=log))
+    (tmp_path / "none.py").write_text(body.format(log="import logging\n"))
+
+    def logged(*arguments):
+        return headrace("serve", *arguments, cwd=tmp_path, check=0).stderr.splitlines()
+
+    assert logged("own.py") == ["mine up", "mine hot"]
+    assert logged("own.py", "--log-level", "error") == ["mine up", "mine hot"]  # these were logged before
+    [line] = logged("none.py")
+    assert re.fullmatch(r"\d{4}-\S+ \S+ WARNING x: hot", line)
+    assert len(logged("none.py", "--log-level", "info")) == 2
+    assert logged("none.py", "--log-level", "error") == []
+
+
 def test_serve_on_a_busy_port(weather):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

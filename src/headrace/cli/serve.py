@@ -7,9 +7,11 @@ import contextlib
 import logging
 import sys
 import traceback
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from headrace.cli.app import Failure, complain
 from headrace.cli.leave import leave_within
@@ -77,9 +79,8 @@ socket at Ctrl-C or SIGTERM, when requests in flight have been answered (--drain
 def command(ctx: click.Context, /, target: str, with_traceback: bool, log_level: str, loop: str, **options: Any) -> int:
     if ctx.obj is not None:
         raise click.UsageError("serve takes a TARGET, not a command behind '--'", ctx)
-    logging.basicConfig(
-        level=log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    if not options["http"]:
+        _refuse_http_options(ctx)
     at_terminal = sys.stdin is not None and sys.stdin.isatty()  # asked before standard input is taken over
     on_stdio = not (options["http"] or options["unix"] or options["tcp"])
     with contextlib.ExitStack() as stack:
@@ -93,10 +94,45 @@ def command(ctx: click.Context, /, target: str, with_traceback: bool, log_level:
                 claimed = stack.enter_context(claim())
             except HeadraceError as exc:
                 raise Failure(str(exc)) from exc
-        server = load_server(target, with_traceback=with_traceback)
+        given = ctx.get_parameter_source("log_level") is ParameterSource.COMMANDLINE
+        with _logging(log_level.upper(), given=given):
+            server = load_server(target, with_traceback=with_traceback)
         server.set_limits(limits_of(options, server.limits))
         _host(server, loop, with_traceback, claimed, at_terminal, options)
     return 0
+
+
+_OF_HTTP = (
+    "path", "allow_host", "allow_origin", "cors_origin", "json_only", "no_resume", "retry_interval", "legacy_sse",
+    "sealed_sessions", "stateless",
+)  # fmt: skip
+
+
+def _refuse_http_options(ctx: click.Context) -> None:
+    """What is typed for HTTP must not be passed over in silence where no HTTP is served."""
+    typed = [name for name in _OF_HTTP if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+    if typed:
+        option = "--" + typed[0].replace("_", "-")
+        raise click.UsageError(f"{option} is for HTTP: say --http HOST:PORT as well", ctx)
+
+
+@contextlib.contextmanager
+def _logging(level: str, *, given: bool) -> Iterator[None]:
+    """Logs to stderr, from the import of the target on, unless the target configures the logging itself; a level
+    that was ``given`` on the command line holds in any case."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    root = logging.getLogger()
+    root.setLevel(level)
+    before, logging.lastResort = logging.lastResort, handler
+    try:
+        yield
+    finally:
+        logging.lastResort = before
+        if not root.handlers:
+            root.addHandler(handler)
+        if given:
+            root.setLevel(level)
 
 
 def _host(
