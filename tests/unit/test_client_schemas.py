@@ -2,6 +2,7 @@
 
 import sys
 
+import msgspec
 import pytest
 from scripted_peer import MODERN, Script, error, handshake
 
@@ -217,6 +218,66 @@ def test_jr52_schemas_are_bounded():
     chains["d600"] = {"type": "integer"}
     wide = {"properties": {f"p{i}": {"$ref": f"#/$defs/d{i}"} for i in range(600)}, "$defs": chains}
     assert compile_schema(wide, Limits()).is_valid({"p1": 1})
+
+
+def nested(depth, leaf):
+    for _ in range(depth):
+        leaf = {"a": leaf}
+    return leaf
+
+
+TWICE = [{"properties": {"a": {"$ref": "#"}}}, {"properties": {"a": {"$ref": "#"}}, "required": ["a"]}]
+
+
+def bomb(name, ref):
+    """26 levels, each of which applies the next one twice."""
+    levels = {f"a{i}": {**name(i), "allOf": [{"$ref": ref(i + 1)}] * 2} for i in range(26)}
+    return {"$id": "http://h.example/", "$ref": ref(0), "$defs": {**levels, "a26": {**name(26), "type": "object"}}}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        bomb(lambda i: {"$anchor": f"a{i}"}, lambda i: f"#a{i}"),
+        bomb(lambda i: {"$id": f"a{i}"}, lambda i: f"a{i}"),
+        bomb(lambda i: {}, lambda i: f"http://h.example/#/$defs/a{i}"),
+    ],
+    ids=["anchor", "id", "absolute"],
+)
+def test_jr52_references_that_multiply_under_other_names(schema):
+    with pytest.raises(SchemaUnusable, match="apply to one value"):
+        compile_schema(schema, Limits())
+
+
+@pytest.mark.parametrize("word", ["anyOf", "oneOf", "allOf"])
+def test_jr52_a_small_schema_and_a_small_value_cannot_hold_the_loop(word):
+    """What is wrong inside of a recursive schema is not looked for where that takes exponential time."""
+    schema = compile_schema({"type": "object", word: TWICE}, Limits())
+    assert "entangled" in schema.wrong(nested(60, 1))
+    simple = compile_schema({"type": "object", "properties": {"a": {"$ref": "#"}}}, Limits())
+    assert simple.wrong(nested(60, {})) is None
+    assert '"x" is not of type' in simple.wrong(nested(3, "x"))
+
+
+def test_jr52_layers_of_schemas_times_values_are_bounded():
+    layer = {"properties": {"a": {"$ref": "#/$defs/a%d"}}, "patternProperties": {"a": {"$ref": "#/$defs/a%d"}}}
+    text = str(layer).replace("'", '"')
+    defs = {f"a{i}": msgspec.json.decode(text.replace("%d", str(i + 1))) for i in range(40)}
+    layered = compile_schema({"$ref": "#/$defs/a0", "$defs": {**defs, "a40": {"type": "integer"}}}, Limits())
+    with pytest.raises(SchemaUnusable, match="too long"):
+        layered.is_valid(nested(40, 1))
+    rows = {"items": {"type": "object", "properties": {"x": {"type": "integer"}, "y": {"anyOf": [{}, {}]}}}}
+    honest = compile_schema(rows, Limits())
+    assert "at 50000/x" in honest.wrong([{"x": i} for i in range(50_000)] + [{"x": "no"}])
+
+
+def test_jr52_patterns_take_linear_time_or_short_texts():
+    linear = compile_schema({"pattern": "^(a+)+$"}, Limits())
+    assert not linear.is_valid("a" * 500_000 + "!")
+    looking = compile_schema({"pattern": "(?=(.*)*z)a(.*a){5}b"}, Limits())
+    assert looking.is_valid("aaaaaabz") and not looking.is_valid("a" * 100)
+    with pytest.raises(SchemaUnusable, match="too long"):
+        looking.is_valid("a" * 100_000)
 
 
 def test_without_the_package_nothing_is_checked_and_that_is_said_once(run, monkeypatch, caplog):

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
+from headrace.client.schema_work import SchemaTable, measure, patterns_of, size_of
 from headrace.errors import RemoteProtocolError
 from headrace.types import UNSET
 
@@ -26,10 +26,14 @@ __all__ = ("OutputSchemas", "SchemaUnusable", "compile_schema")
 
 BACKTRACKING = 100_000
 """Steps that one pattern may go back."""
-
-_IN_PLACE_LISTS = ("allOf", "anyOf", "oneOf")
-_IN_PLACE = ("not", "if", "then", "else")
-_IN_PLACE_MAPS = ("dependentSchemas",)
+MOST_WORK = 10_000_000
+"""Schemas times values that one check may cost; what is beyond takes seconds in which nothing else runs."""
+MOST_DETAILS = 2_000
+"""The same for saying what is wrong, which costs far more each."""
+FEW = 16
+"""Schemas that apply to one value without a look at how many values there are."""
+MOST_SEARCHED = 200_000_000
+"""Patterns times squares of texts' lengths: what patterns that look around or back may cost."""
 
 
 class SchemaUnusable(ValueError):
@@ -72,20 +76,18 @@ class OutputSchemas:
             return
         if result.structured_content is UNSET:
             raise RemoteProtocolError(f"tool {name!r} has an output schema but gave no structured content")
-        validator = self._validator(name, schema)
-        if validator is None:
+        compiled = self._validator(name, schema)
+        if compiled is None:
             return
-        if isinstance(validator, str):
-            text = f"tool {name!r}: its output schema cannot be used: {validator}"
-            raise RemoteProtocolError(f"{text} (connect with validate=False to do without)")
         try:
-            if validator.is_valid(result.structured_content):
-                return
-            error = next(validator.iter_errors(result.structured_content))
-            text = f"{_where(error.instance_path)}{_plain(error.message)}"
-        except (ValueError, RecursionError, StopIteration) as exc:
-            text = _plain(str(exc))
-        raise RemoteProtocolError(f"tool {name!r}: the structured content does not fit its output schema: {text}")
+            if isinstance(compiled, str):
+                raise SchemaUnusable(compiled)
+            wrong = compiled.wrong(result.structured_content)
+        except SchemaUnusable as exc:
+            text = f"tool {name!r}: its output schema cannot be used: {exc}"
+            raise RemoteProtocolError(f"{text} (connect with validate=False to do without)") from None
+        if wrong is not None:
+            raise RemoteProtocolError(f"tool {name!r}: the structured content does not fit its output schema: {wrong}")
 
     def _validator(self, name: str, schema: dict[str, Any]) -> Any:
         """The compiled schema, a text that says why there is none, or None when nothing is checked."""
@@ -109,23 +111,70 @@ class OutputSchemas:
         return validator
 
 
-def compile_schema(schema: Any, limits: Limits) -> Any:
-    """A ``jsonschema_rs`` validator. Raises :class:`SchemaUnusable` for schemas that are wrong, too large or too
+class Compiled:
+    """A schema that values can be checked against, within bounds (JR-52)."""
+
+    def __init__(self, validator: Any, table: SchemaTable, overlap: int, patterns: int) -> None:
+        self._validator = validator
+        self._table = table
+        self._overlap = overlap
+        self._patterns = patterns
+
+    def is_valid(self, value: Any) -> bool:
+        """Whether a value fits. Raises :class:`SchemaUnusable` where finding out would take too long."""
+        if self._overlap > FEW or self._patterns:
+            count, _, squares = size_of(value)
+            if self._overlap * count > MOST_WORK or self._patterns * squares > MOST_SEARCHED:
+                raise SchemaUnusable("a check of so much content against it would take too long")
+        valid: bool = self._validator.is_valid(value)
+        return valid
+
+    def wrong(self, value: Any) -> str | None:
+        """What is wrong with a value in one line, None when it fits."""
+        try:
+            if self.is_valid(value):
+                return None
+            count, depth, squares = size_of(value)
+            each = self._table.unrolled(depth, MOST_DETAILS)
+            if (each > FEW and each * count > MOST_DETAILS) or self._patterns * squares > MOST_SEARCHED / 100:
+                return "no details, the schema is too entangled"
+            self._validator.validate(value)
+        except SchemaUnusable:
+            raise
+        except (ValueError, RecursionError) as exc:
+            return f"{_where(getattr(exc, 'instance_path', []))}{_plain(str(getattr(exc, 'message', exc)))}"
+        return "no details"
+
+
+def compile_schema(schema: Any, limits: Limits) -> Compiled:
+    """A schema made ready. Raises :class:`SchemaUnusable` for schemas that are wrong, too large or too
     entangled (JR-52), of an unknown dialect (JR-50), or that refer to other documents (JR-51)."""
     import jsonschema_rs
 
-    nodes = _measure(schema, limits)
-    _untangle(schema, limits, nodes)
+    most = limits.max_schema_nodes
+    if measure(schema, most) > most:
+        raise SchemaUnusable(f"it has more than {most} parts (limit max_schema_nodes)")
+    table = SchemaTable(schema)
+    if table.overlap(most, below=False) > most:
+        raise SchemaUnusable(f"more than {most} schemas apply to one value (limit max_schema_nodes)")
     # A dialect is what $schema names in the root; the checks of jsonschema_rs find all other errors.
     dialect = schema.get("$schema") if isinstance(schema, dict) else None
     if dialect is not None and not isinstance(dialect, str):
         raise SchemaUnusable("$schema is not a string")
     try:
-        return jsonschema_rs.validator_for(
-            schema,
-            retriever=_never,
-            pattern_options=jsonschema_rs.FancyRegexOptions(backtrack_limit=BACKTRACKING),
-        )
+        try:
+            # Patterns of this engine take linear time.
+            validator = jsonschema_rs.validator_for(
+                schema, retriever=_never, pattern_options=jsonschema_rs.RegexOptions()
+            )
+            patterns = 0
+        except ValueError:
+            validator = jsonschema_rs.validator_for(
+                schema,
+                retriever=_never,
+                pattern_options=jsonschema_rs.FancyRegexOptions(backtrack_limit=BACKTRACKING),
+            )
+            patterns = patterns_of(schema)
     except (ValueError, RecursionError) as exc:
         text = str(getattr(exc, "message", exc))
         if dialect is not None and "meta-schema" in text:
@@ -134,102 +183,11 @@ def compile_schema(schema: Any, limits: Limits) -> Any:
             target = text.split("'")[1] if text.count("'") > 1 else ""
             raise SchemaUnusable(f"it refers to {target[:200]!r}, which is never fetched") from None
         raise SchemaUnusable(_plain(text)) from None
+    return Compiled(validator, table, table.overlap(MOST_WORK, below=True), patterns)
 
 
 def _never(uri: str) -> Any:
     raise ValueError("not fetched")
-
-
-def _measure(schema: Any, limits: Limits) -> int:
-    """Objects and arrays of a schema. Raises :class:`SchemaUnusable` beyond ``limits.max_schema_nodes``."""
-    count = 0
-    left = [schema]
-    while left:
-        node = left.pop()
-        count += 1
-        if count > limits.max_schema_nodes:
-            raise SchemaUnusable(f"it has more than {limits.max_schema_nodes} parts (limit max_schema_nodes)")
-        inner = node.values() if isinstance(node, dict) else node
-        left += [each for each in inner if isinstance(each, dict | list)]
-    return count
-
-
-def _untangle(root: Any, limits: Limits, nodes: int) -> None:
-    """Counts what has to be applied to one value: a few references can stand for billions of schemas."""
-    costs: dict[int, int] = {}
-    # Depth first without recursion: a chain of references may be as long as the schema.
-    for start in _schemas_in(root):
-        stack: list[tuple[dict[str, Any], list[dict[str, Any]]]] = [(start, _applied(start, root))]
-        if id(start) in costs:
-            continue
-        costs[id(start)] = 0  # inside of itself: the validator stops there
-        sums = [1]
-        while stack:
-            node, parts = stack[-1]
-            if parts:
-                part = parts.pop()
-                known = costs.get(id(part))
-                if known is None:
-                    costs[id(part)] = 0
-                    stack.append((part, _applied(part, root)))
-                    sums.append(1)
-                else:
-                    sums[-1] += known
-            else:
-                stack.pop()
-                cost = sums.pop()
-                costs[id(node)] = cost
-                if cost > limits.max_schema_nodes:
-                    raise SchemaUnusable(
-                        f"more than {limits.max_schema_nodes} schemas apply to one value (limit max_schema_nodes)"
-                    )
-                if sums:
-                    sums[-1] += cost
-
-
-def _schemas_in(root: Any) -> list[dict[str, Any]]:
-    found = []
-    left = [root]
-    while left:
-        node = left.pop()
-        if isinstance(node, dict):
-            found.append(node)
-            left += [each for each in node.values() if isinstance(each, dict | list)]
-        elif isinstance(node, list):
-            left += [each for each in node if isinstance(each, dict | list)]
-    return found
-
-
-def _applied(node: dict[str, Any], root: Any) -> list[dict[str, Any]]:
-    """The schemas that apply to the same value as ``node``."""
-    parts: list[Any] = []
-    for key in _IN_PLACE_LISTS:
-        inner = node.get(key)
-        if isinstance(inner, list):
-            parts += inner
-    parts += [node.get(key) for key in _IN_PLACE]
-    for key in _IN_PLACE_MAPS:
-        inner = node.get(key)
-        if isinstance(inner, dict):
-            parts += inner.values()
-    for key in ("$ref", "$dynamicRef"):
-        ref = node.get(key)
-        if isinstance(ref, str) and ref.startswith("#"):
-            parts.append(_target(ref, root))
-    return [part for part in parts if isinstance(part, dict)]
-
-
-def _target(ref: str, root: Any) -> Any:
-    node = root
-    for step in unquote(ref[1:]).split("/")[1:]:
-        step = step.replace("~1", "/").replace("~0", "~")
-        if isinstance(node, dict):
-            node = node.get(step)
-        elif isinstance(node, list) and step.isdecimal() and int(step) < len(node):
-            node = node[int(step)]
-        else:
-            return None
-    return node
 
 
 def _where(path: list[Any]) -> str:
