@@ -80,6 +80,7 @@ def connect(
     validate: bool = True,
     middleware: Sequence[ClientMiddleware] = (),
     tasks: bool = False,
+    ping_interval: float | None = None,
 ) -> AbstractAsyncContextManager[Client]:
     """Connects to a server: ``async with connect("http://127.0.0.1:8000/mcp") as client:``.
 
@@ -136,6 +137,9 @@ def connect(
         one outermost; see :mod:`headrace.client.middleware`.
     :param tasks: calls may become tasks: declares the extension in 2026-07-28 (TK-20), uses the server's in
         2025-11-25. :meth:`Client.call_tool` follows them, :meth:`Client.start_tool` gives their handles.
+    :param ping_interval: seconds between two pings of a handshake-era connection (MX-20), which also keep its HTTP
+        session alive; one that is not answered within as long ends the connection. Never by default, and never in
+        2026-07-28, which has no ping.
     :param transport: of an ``http://`` or ``https://`` URL: ``"http"`` for Streamable HTTP only, ``"sse"`` for
         the HTTP+SSE of 2024-11-05 only; found out by default (VN-48).
 
@@ -201,7 +205,14 @@ def connect(
         tasks=tasks,
     )
     return _Connect(
-        parsed, options, log_level, on_log, on_list_changed, on_resource_updated, on_elicitation_complete
+        parsed,
+        options,
+        log_level,
+        on_log,
+        on_list_changed,
+        on_resource_updated,
+        on_elicitation_complete,
+        seconds(ping_interval, 0) or None,
     )
 
 
@@ -290,6 +301,7 @@ class _Connect:
         on_list_changed: Callable[[str], Any] | None,
         on_resource_updated: Callable[[str], Any] | None,
         on_elicitation_complete: Callable[[str], Any] | None,
+        ping_interval: float | None,
     ) -> None:
         self._target = target
         self._options = options
@@ -300,6 +312,7 @@ class _Connect:
         self._on_list_changed = on_list_changed
         self._on_resource_updated = on_resource_updated
         self._on_elicitation_complete = on_elicitation_complete
+        self._ping_interval = ping_interval
         self._client: Client | None = None
 
     async def __aenter__(self) -> Client:
@@ -352,6 +365,10 @@ class _Connect:
                 await client.set_log_level(level)
             phase.name = "listening to changes"
             await client._start()
+            if self._ping_interval is not None and not agreement.modern:
+                from headrace.client.heartbeat import Heartbeat
+
+                client._heartbeat = Heartbeat(client, self._ping_interval)
             return client
         except BaseException as exc:
             session.stop()

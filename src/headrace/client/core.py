@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from headrace.client.cache import ResultCache, SharedCache
     from headrace.client.channels import Channel
     from headrace.client.headers import ToolHeaders
+    from headrace.client.heartbeat import Heartbeat
     from headrace.client.inputs import Inputs
     from headrace.client.middleware import ClientMiddleware
     from headrace.client.recovery import Recovery
@@ -103,6 +104,7 @@ class Core:
         self._tail = b""
         self._headers: ToolHeaders | None = None
         self._closing: asyncio.Task[None] | None = None
+        self._heartbeat: Heartbeat | None = None
         self._guard: AsyncGenerator[None, None] | None = None
         self._recovery: Recovery | None = None
         if self._http is not None and not self._modern:
@@ -179,6 +181,8 @@ class Core:
         if self._jobs and not self.closed:
             # Tasks that were given up: their cancels leave first.
             await asyncio.wait(self._jobs, timeout=1.0)
+        if self._heartbeat is not None:
+            self._heartbeat.stop()
         if self._closing is None:
             self._channel.session.stop()
             self._channel.stop(ConnectionClosed("the client was closed"))
@@ -188,6 +192,11 @@ class Core:
         guard, self._guard = self._guard, None
         if guard is not None:
             await guard.aclose()
+
+    def _give_up(self, reason: ConnectionClosed) -> None:
+        """The server is dead: calls that wait fail with ``reason``; :meth:`close` does the rest."""
+        if not self.closed:
+            self._channel.stop(reason)
 
     # --- how -----------------------------------------------------------------------------------------
 
