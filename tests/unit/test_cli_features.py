@@ -9,10 +9,13 @@ import select
 import subprocess
 import sys
 import termios
+import threading
 import time
 
 import pytest
 from test_cli import ENV, HEADRACE, headrace, plain_failure
+
+from headrace.cli.app import run
 
 SOURCE = '''
 import dataclasses
@@ -268,6 +271,23 @@ def test_listen_over_http(tmp_path, revision):
         host.terminate()
         host.wait(20)
         host.stderr.close()
+
+
+@pytest.mark.parametrize("revision", ["2025-06-18", "2026-07-28"])
+def test_listen_ends_when_the_server_is_gone_for_good(tmp_path, monkeypatch, capfd, revision):
+    monkeypatch.setattr("headrace.client.listen.FIRST_PAUSE", 0.01)
+    monkeypatch.setattr("headrace.cli.listen.LOOK_EVERY", 0.3)
+    path = tmp_path / "features.py"
+    path.write_text(SOURCE)
+    with subprocess.Popen(
+        [*HEADRACE, "serve", str(path), "--http", "127.0.0.1:0"], stderr=subprocess.PIPE, text=True, env=ENV
+    ) as host:
+        url = re.search(r"http://\S+", host.stderr.readline())[0]
+        killer = threading.Timer(1.5, host.kill)
+        killer.start()
+        assert run(["listen", url, "docs://intro", "--revision", revision]) == 1
+        killer.join()
+    assert re.search("headrace: the connection was lost: .*connection refused", capfd.readouterr().err)
 
 
 def test_listen_says_what_cannot_be_heard(server):

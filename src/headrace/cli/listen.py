@@ -30,6 +30,9 @@ Log messages of the server are shown as well (--log-level chooses from which lev
 
 _LISTS = ("tools", "resources", "prompts")
 
+LOOK_EVERY = 15.0
+"""Seconds without a change after which a handshake-era server is asked whether it is still there."""
+
 
 @click.command("listen", help=_HELP, short_help="Show what changes at a server.")
 @click.argument("words", nargs=-1, metavar="[SERVER] [URI]...")
@@ -56,18 +59,39 @@ def command(ctx: click.Context, /, words: tuple[str, ...], count: int | None, as
         if sys.stderr.isatty():
             complain(f"listening for {', '.join([*offered, *uris])}; end with Ctrl-C")
         seen = 0
+        looked = time.monotonic()
         while count is None or seen < count:
             try:
                 change = await asyncio.wait_for(changes.get(), 0.2)
             except TimeoutError:
                 if client.closed:
                     raise Failure("the server ended the connection") from None
+                if client.subscription_error is not None:
+                    raise Failure(f"the connection was lost: {client.subscription_error}") from None
+                if time.monotonic() - looked > LOOK_EVERY:
+                    await _look(client)
+                    looked = time.monotonic()
                 continue
             seen += 1
             _show(change, as_json)
 
     run_with(server, ctx.obj, options, body, on_list_changed=changed, on_resource_updated=updated)
     return 0
+
+
+async def _look(client: Client) -> None:
+    """Fails where nobody is there any more. In the handshake era only a request finds that out over HTTP, and
+    brings a lost stream or session back."""
+    from headrace.errors import HeadraceError, RpcError
+
+    if client.protocol_version >= "2026":
+        return  # its listen does both by itself
+    try:
+        await client.ping()
+    except RpcError:
+        return  # an answer all the same
+    except HeadraceError as exc:
+        raise Failure(f"the connection was lost: {exc}") from exc
 
 
 def _show(change: dict[str, Any], as_json: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import re
 import sys
@@ -149,6 +150,7 @@ def run_with(
     from headrace.limits import Limits
 
     target, arguments = peer_of(server, command, options)
+    logging.basicConfig(format="headrace: %(message)s")  # what the client warns of looks like all else we say
     arguments.update(more)
     level = options["log_level"]
     if level is not None:

@@ -370,6 +370,11 @@ class KeptListen:
         """What it listens for at present."""
         return msgspec.structs.replace(self._base, uris=frozenset(self._uris))
 
+    @property
+    def error(self) -> HeadraceError | None:
+        """What it has been given up for, None while it is open or comes back."""
+        return self._open._error if self._open is not None and self._open.closed else None
+
     async def start(self) -> None:
         """Opens it. Raises what :meth:`Listen.ready` raises."""
         await self._change()

@@ -99,6 +99,12 @@ class Subscriptions(Features):
 
     # --- how -----------------------------------------------------------------------------------------
 
+    @property
+    def subscription_error(self) -> HeadraceError | None:
+        """Why callbacks hear of changes no longer: the last failure, once the connection behind them was lost and
+        did not come back. None while they hear, and in the handshake era, where every call may bring it back."""
+        return self._kept.error if self._kept is not None else None
+
     def _kept_listen(self) -> KeptListen:
         if self._kept is None:
             base = Filter()
