@@ -247,7 +247,7 @@ def test_sf31_completion(run):
     (lang, word, style, mode, free, name, owner), bad, general = serve(run, app, body)
     assert lang == {"values": ["English", "Estonian"], "total": 2, "hasMore": False}
     assert word["values"] == ["x!"]
-    assert style["values"] == ["long", "short"] and mode["values"] == ["b"] and free["values"] == []
+    assert style["values"] == ["short", "long"] and mode["values"] == ["b"] and free["values"] == []
     assert len(name["values"]) == 100 and name["total"] == 250 and name["hasMore"] is True
     assert name["values"][0] == "me-v0"
     assert owner["total"] == 9 and owner["hasMore"] is True and owner["values"][1].startswith("t-worker")

@@ -14,6 +14,7 @@ import msgspec
 
 from headrace.errors import UsageError
 from headrace.server import _pydantic
+from headrace.server.choices import order_choices
 from headrace.server.formats import add_formats
 from headrace.server.hints import Choice, describe_type
 
@@ -96,6 +97,7 @@ class _Components:
                 break
             self._taken = frozenset(defs)  # definitions of hooks give way to those of msgspec
         add_formats(types, schemas, defs)
+        order_choices(types, schemas, defs)
         self.defs.update(defs)
         return list(schemas)
 
