@@ -322,20 +322,21 @@ def test_ready_made_approval_audit_and_metrics(run, caplog):
         with caplog.at_level(logging.INFO, log.name):
             answers = [await pipe.call("add", {"a": 1}), await pipe.call("slow"), await pipe.call("refuse")]
             await pipe.call("no\nsuch")
+            await pipe.ask("l", "tools/list", meta=META)
         return answers
 
     fine, refused, error = serve(run, app, body)
     assert text(fine) == "1" and text(refused) == "not today" and refused["result"]["isError"]
     assert error["error"]["code"] == -7
     assert [r.getMessage().split(":")[0] for r in caplog.records] == [
-        "tools/call 'add' by None", "tools/call 'slow' by None", "tools/call 'refuse' by None",
-        "tools/call 'no\\nsuch' by None",
+        "tools/call 'add'", "tools/call 'slow'", "tools/call 'refuse'", "tools/call 'no\\nsuch'", "tools/list",
     ]  # fmt: skip
     assert metrics.counts == {
         ("tools/call", "add", "ok"): 1,
         ("tools/call", "slow", "error"): 1,
         ("tools/call", "refuse", "error"): 1,
         ("tools/call", "(other)", "error"): 1,
+        ("tools/list", "(other)", "ok"): 1,
     }
 
 

@@ -257,6 +257,8 @@ def test_jr38_errors_of_functions(run, caplog):
 
     boom_, tool_, rpc_, slow_, nan_ = serve(run, app, body)
     assert boom_ == {"code": -32603, "message": "internal error"}
+    logged = [line for record in caplog.records if record.exc_info for line in record.exc_info[1].__notes__]
+    assert logged == ["resource 'a://boom' failed", "resource 'a://nan' failed"]  # whose fault it was
     assert tool_ == {"code": -32603, "message": "try later"}
     assert rpc_ == {"code": 7, "message": "mine"}
     assert "0.02 s" in slow_["message"]

@@ -13,7 +13,7 @@ import msgspec
 if TYPE_CHECKING:
     from headrace.server.signature import ToolSignature
 
-__all__ = ("describe_argument_error", "retry_arguments")
+__all__ = ("describe_argument_error", "describe_value_error", "retry_arguments")
 
 MAX_TEXT = 1000
 _MAX_NAMES = 10
@@ -107,6 +107,13 @@ def describe_argument_error(
     assert match is not None  # every text matches
     what = _describe(exc, match["what"], match["path"] or "", bool(match["key"]), signature, raw)
     return _clip(f"invalid arguments for tool {signature.name!r}: {what}")
+
+
+def describe_value_error(exc: msgspec.ValidationError, name: str, signature: "ToolSignature") -> str:
+    """The same of one argument that was read by itself, such as ``tone: not one of the allowed values: "kind"``."""
+    match = _WHERE.match(str(exc))
+    assert match is not None
+    return _clip(_describe(exc, match["what"], f".{name}{match['path'] or ''}", bool(match["key"]), signature, b""))
 
 
 def _describe(

@@ -55,17 +55,25 @@ class Invoker:
                 values.insert(signature.context_position, context)
         finish = _results(finish)
         if self._inline:
-            return finish(self._guarded(values, keywords))
+            return self._guarded(values, keywords, finish)
         if not self._thread:
             return self._await(signature.function(*values, **keywords), finish)
-        future = exchange.mux.runtime.run_thread(lambda: finish(self._guarded(values, keywords)))
+        future = exchange.mux.runtime.run_thread(lambda: self._guarded(values, keywords, finish))
         return future if self._timeout is None else self._await(future, _same)
 
-    def _guarded(self, values: list[Any], keywords: dict[str, Any]) -> Any:
+    def _guarded(self, values: list[Any], keywords: dict[str, Any], finish: Finish) -> Any:
         try:
-            return self._signature.function(*values, **keywords)
+            return finish(self._signature.function(*values, **keywords))
         except ToolError as exc:
             raise RpcError(INTERNAL_ERROR, str(exc)) from exc
+        except Exception as exc:
+            self._named(exc)
+            raise
+
+    def _named(self, exc: Exception) -> None:
+        """The log of an exception that nobody expected says whose it is."""
+        if not isinstance(exc, RpcError) and not hasattr(exc, "answer_for"):
+            exc.add_note(f"{self.what} failed")
 
     async def _await(self, awaitable: Awaitable[Any], finish: Finish) -> Any:
         try:
@@ -81,6 +89,9 @@ class Invoker:
                 raise RpcError(INTERNAL_ERROR, message) from None
         except ToolError as exc:
             raise RpcError(INTERNAL_ERROR, str(exc)) from exc
+        except Exception as exc:
+            self._named(exc)
+            raise
 
 
 def _results(finish: Finish) -> Finish:

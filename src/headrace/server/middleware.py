@@ -273,7 +273,8 @@ class Approval:
 
 
 class Audit:
-    """Writes one line a request to ``log``: who, what, how it ended, how long it took."""
+    """Writes one line a request to ``log``, at level INFO: what, who (where that is known), how it ended, how long
+    it took."""
 
     def __init__(self, log: logging.Logger) -> None:
         self._log = log
@@ -294,11 +295,12 @@ class Audit:
             outcome = type(exc).__name__
             raise
         finally:
+            principal = call.context.principal
             self._log.info(
-                "%s %r by %r: %s in %.1f ms",
+                "%s%s%s: %s in %.1f ms",
                 call.method,
-                call.name,
-                call.context.principal,
+                "" if call.name is None else f" {call.name!r}",
+                "" if principal is None else f" by {principal!r}",
                 outcome,
                 (time.perf_counter() - started) * 1000,
             )

@@ -17,6 +17,7 @@ from headrace.errors import RpcError, UsageError
 from headrace.jsonrpc import INVALID_PARAMS, REVISIONS
 from headrace.mux import Exchange, FunctionHandler, Handler
 from headrace.protocol.context import Context
+from headrace.server.arguments import describe_value_error
 from headrace.server.content import is_block_type, to_block
 from headrace.server.definitions import check_meta, prompt_definition
 from headrace.server.features import Registry, with_meta
@@ -125,9 +126,10 @@ class PromptEntry:
             if parameter.name in self.structured:
                 return msgspec.json.decode(text, type=parameter.type, dec_hook=decode_custom)
             return _from_text(text, parameter.type)
-        except (msgspec.DecodeError, UnicodeError, RecursionError) as exc:
-            why = str(exc) if isinstance(exc, msgspec.ValidationError) else "it is no JSON"
-            raise self._misfit(f"argument {parameter.name!r}: {why}") from None
+        except msgspec.ValidationError as exc:
+            raise self._misfit(describe_value_error(exc, parameter.name, self.signature)) from None
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
+            raise self._misfit(f"argument {parameter.name!r}: it is no JSON") from None
 
     def _misfit(self, why: str) -> RpcError:
         return RpcError(INVALID_PARAMS, f"prompt {self.name!r}: {why}")
