@@ -218,6 +218,17 @@ def test_vn47_no_evidence_ends_the_connect(run, status):
     run(main)
 
 
+def test_b40_a_refused_connect_says_what_failed_once_and_when_to_come_back(run):
+    async def main():
+        refused = plain("429 Too Many Requests", b"slow down", Content_Type="text/plain", Retry_After="7")
+        async with HttpScript(discover=refused, **LEGACY) as script:
+            with pytest.raises(ConnectFailed, match="slow down; it asks to be tried again in 7 s") as caught:
+                await agreed(script)
+            assert str(caught.value).count("server/discover") == 1
+
+    run(main)
+
+
 def test_vn40_vn23_modern_errors_over_http(run):
     async def main():
         for code in (-32020, -32021):

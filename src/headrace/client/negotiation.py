@@ -148,6 +148,8 @@ async def negotiate(
 def failed(method: str, exc: Exception, first: Exception | None = None) -> ConnectFailed:
     """The failure of a negotiation, with what went wrong first (B66)."""
     text = str(exc) if method in str(exc) else f"{method} failed: {exc}"
+    if isinstance(exc, HttpStatusError) and (pause := exc.retry_after):
+        text += f"; it asks to be tried again in {pause:.0f} s"
     if first is not None and str(first) != str(exc):
         text += f" (before that, server/discover: {first})"
     return ConnectFailed(text, exit_code=getattr(exc, "exit_code", None))
@@ -226,11 +228,11 @@ def _judge(exc: HeadraceError, over_http: bool) -> Exception:
         if exc.code == UNSUPPORTED_VERSION:
             return _no_modern(_supported(exc), str(exc))
         if exc.code in (HEADER_MISMATCH, MISSING_CLIENT_CAPABILITY):
-            return ConnectFailed(f"server/discover failed: {exc}")
+            return failed("server/discover", exc)
         if exc.code == METHOD_NOT_FOUND or not over_http:
             return LegacyServer(exc)
     if status is not None and (300 <= status < 400 or status >= 500 or status in _NO_EVIDENCE):
-        return ConnectFailed(f"server/discover failed: {exc}")
+        return failed("server/discover", exc)
     return LegacyServer(exc)
 
 
