@@ -50,6 +50,8 @@ def test_the_program_of_the_page(run, notes):
             assert (await client.complete("review", "tone", "k")).values == ["kind"]
             assert (await client.complete("note://{key}", "key", "t")).values == ["tax"]
             assert await notes.follow(client) == "note://milk"
+            async with connect(notes.greeter) as other:
+                assert (await other.call_tool("greet")).text == "Hello"
             assert [t.uri_template for t in await client.list_resource_templates()] == [
                 "note://{key}", "search://notes{?word,limit}", "docs:///{+path}",
             ]  # fmt: skip

@@ -132,7 +132,6 @@ def connect(
         :class:`headrace.client.cache.SharedCache`: share those that are public with other clients.
     :param validate: check structured content against the output schemas of the tools that were listed (SF-06);
         needs the package ``jsonschema-rs`` (``headrace[schema]``).
-
     :param middleware: functions around every request, ``async def mw(call, next) -> value | None``, the first
         one outermost; see :mod:`headrace.client.middleware`.
     :param tasks: calls may become tasks: declares the extension in 2026-07-28 (TK-20), uses the server's in
