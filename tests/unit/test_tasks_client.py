@@ -561,6 +561,26 @@ def test_tk24_a_key_is_answered_once_though_it_stays_listed(run):
     run(main)
 
 
+def test_tk24_a_task_that_never_stops_asking_is_not_asked_in_a_storm(run):
+    question = {"method": "elicitation/create", "params": {"message": "?", "requestedSchema": {"type": "object"}}}
+    asked = []
+
+    def get(message, writer):
+        return state(status="input_required", inputRequests={f"k{len(asked)}": question}, pollIntervalMs=1)
+
+    async def main():
+        done = {"resultType": "complete"}
+        script = Script(discover=MODERN, tools_call=CREATED, tasks_get=get, tasks_update=done, tasks_cancel=done)
+        async with script, connect(
+            script.target, tasks=True, elicitation=lambda params: asked.append(1) or {}
+        ) as client:
+            with pytest.raises(RequestTimeout, match="the task took longer"):
+                await client.call_tool("x", max_total_timeout=0.7)
+        assert 1 <= len(asked) <= 12
+
+    run(main)
+
+
 @pytest.mark.parametrize(
     ("answer", "raised", "words"),
     [
@@ -568,6 +588,12 @@ def test_tk24_a_key_is_answered_once_though_it_stays_listed(run):
         (state(status="failed", statusMessage="no error given"), RpcError, "no error given"),
         (state(status="cancelled", statusMessage="by the admin"), TaskCancelled, "by the admin"),
         (state(status="completed", result={"content": 7}), RemoteProtocolError, "result of the task"),
+        (state(status="completed"), RemoteProtocolError, "gives no result"),
+        (
+            state(status="completed", result={"resultType": "input_required", "requestState": "x"}),
+            RemoteProtocolError,
+            "client input where it must not",
+        ),
         (state(status="sleeping"), RemoteProtocolError, "unknown task status"),
         (state(taskId="t-2", status="working"), RemoteProtocolError, "another task"),
         (state(status="input_required", inputRequests=[1]), RemoteProtocolError, "inputRequests"),

@@ -15,7 +15,7 @@ import msgspec
 
 from headrace.client.arguments import encode
 from headrace.client.request import Request
-from headrace.client.results import CallResult, check_complete, decode_any, read_relaxed
+from headrace.client.results import CallResult, check_complete, decode_any, decoder, read_relaxed
 from headrace.client.rounds import InputAsked, answer_all, given_answers, read_questions
 from headrace.errors import (
     ConnectionClosed,
@@ -45,6 +45,7 @@ _SHORTEST_POLL = 0.02
 _LONGEST_POLL = 60.0
 _TRIES = 5  # polls over HTTP that may fail in a row
 _CANCEL_TIMEOUT = 10.0
+_FREE_ROUNDS = 3  # rounds of questions in a row that are answered without a pause before the next look
 
 
 class TaskState(Message, kw_only=True, rename="camel"):
@@ -93,7 +94,8 @@ class _Error(msgspec.Struct):
 
 _read_state = read_relaxed(TaskState)
 _read_legacy = read_relaxed(_Made)
-_read_result = read_relaxed(CallResult)
+_read_legacy_result = read_relaxed(CallResult)
+_read_result = decoder(CallResult, modern=True)
 
 
 def _state(raw: bytes) -> TaskState:
@@ -131,7 +133,7 @@ def read_legacy_made(raw: bytes) -> TaskMade | CallResult:
     """Reads the answer to a 2025-11-25 call that asked for a task: nested (TK-02); or a result all the same."""
     if isinstance(decode_any(raw).get("task"), dict):
         return TaskMade(_checked(_read_legacy(raw).task))
-    return _read_result(raw)
+    return _read_legacy_result(raw)
 
 
 class TaskHandle:
@@ -200,11 +202,15 @@ class TaskHandle:
         state = self.state
         if state is None:
             state = await self._look()
+        rounds = 0
         while not state.terminal:
             if state.status == "input_required" and await self._answer(state):
-                state = await self._look()
-                continue
-            await asyncio.sleep(state.pause)
+                rounds += 1
+                if rounds > _FREE_ROUNDS:  # a server that never stops asking is not asked in a storm
+                    await asyncio.sleep(max(state.pause, min(_SHORTEST_POLL * 2.0 ** (rounds - _FREE_ROUNDS), _POLL)))
+            else:
+                rounds = 0
+                await asyncio.sleep(state.pause)
             state = await self._look()
         if state.status == "completed" and not bytes(state.result):
             state = await self._look()  # the state that came with the handle carries no result
@@ -221,9 +227,12 @@ class TaskHandle:
         if not self._modern:
             return self._legacy_outcome(state)
         if state.status == "completed":
+            if not bytes(state.result):
+                raise RemoteProtocolError("the task is completed, but the server gives no result of it")
             try:
-                return _read_result(bytes(state.result))
-            except msgspec.MsgspecError as exc:
+                outcome: CallResult = _read_result(bytes(state.result))
+                return outcome
+            except ValueError as exc:
                 raise RemoteProtocolError(f"the result of the task is not valid: {exc}") from None
         if state.status == "cancelled":
             raise TaskCancelled(state.status_message or "the task was cancelled")
@@ -300,7 +309,7 @@ class TaskHandle:
         tries = 0
         while self._legacy_answer is None:
             try:
-                self._legacy_answer = await self._ask("tasks/result", b"", _read_result, limit=0)
+                self._legacy_answer = await self._ask("tasks/result", b"", _read_legacy_result, limit=0)
             except RpcError as exc:
                 self._legacy_answer = exc
             except (ConnectionClosed, HttpStatusError) as exc:
