@@ -8,7 +8,7 @@ import pytest
 from http_peer import END, call, chunk, connected, event, plain, result_event, sse_head
 from http_peer import answer as answered
 
-from headrace.errors import ConnectionClosed, HttpStatusError, RemoteProtocolError
+from headrace.errors import ConnectionClosed, HttpStatusError, RemoteProtocolError, RequestTimeout
 from headrace.mux import FunctionHandler, Revision
 
 QUICK = {"reconnect_delay": 0.01}
@@ -180,6 +180,45 @@ def test_b40_a_retry_of_zero_is_no_storm(run):
             begun = len(script.gets)
             await asyncio.sleep(0.5)
             assert len(script.gets) - begun <= 7
+
+    run(main)
+
+
+def test_b40_event_ids_without_messages_are_no_storm_either(run):
+    """A server that closes each stream at once behind a new event id: asked again, but less and less often."""
+    ids = iter(range(10_000))
+
+    def get(request, conn):
+        conn.send(sse_head() + chunk(b"retry: 0\nid: %d\ndata:\n\n" % next(ids)) + END)
+
+    def post(request, conn):
+        get(request, conn)
+
+    script = Script(post, get)
+
+    async def main():
+        async with connected(script, modern=False) as (_, mux, channel):
+            channel.open_stream()
+            begun = call(mux, channel, timeout=1.0)
+            with pytest.raises(RequestTimeout):
+                await begun.future
+            assert 1 <= len(script.gets) <= 20
+
+    run(main)
+
+
+def test_a_refused_resumption_does_not_look_like_a_refused_call(run):
+    """Who reads "HTTP 400 for tools/call" may think that the tool did not run."""
+
+    def post(request, conn):
+        conn.send(sse_head() + chunk(b"retry: 1\nid: a\ndata:\n\n") + END)
+
+    script = Script(post, lambda request, conn: conn.send(plain("400 Bad Request")))
+
+    async def main():
+        async with connected(script, modern=False) as (_, mux, channel):
+            with pytest.raises(HttpStatusError, match="HTTP 400 Bad Request for the rest of the answer to tools/call"):
+                await call(mux, channel).future
 
     run(main)
 

@@ -14,6 +14,7 @@ cdef class Reconnect:
     cdef int limit                       # Limits.max_reconnects
     cdef int failures                    # in a row to open it
     cdef int quiet                       # streams in a row that brought nothing
+    cdef int idle                        # streams in a row that brought an event id and no message
     cdef bytes last_id
 
     cdef int opened(self) except -1

@@ -47,8 +47,13 @@ cdef class Reconnect:
             return 0
         self.failures = 0
         id = framer.last_id()        # begins as the last one, and an empty id line clears it
-        if news or lasting or id != self.last_id:
+        if news or lasting:
+            self.quiet = self.idle = 0
+        elif id != self.last_id:
+            # An id without a message is how a server lets itself be asked again; but not at once for ever.
             self.quiet = 0
+            if self.idle < 16:
+                self.idle += 1
         elif self.quiet < 16:
             self.quiet += 1
         self.last_id = id
@@ -67,7 +72,7 @@ cdef class Reconnect:
         cdef int i
         cdef int steps = self.failures - 1 if self.failures > 0 else self.quiet
         if self.failures == 0 and self.retry >= 0:
-            for i in range(self.quiet):
+            for i in range(self.quiet + self.idle):
                 floor *= 2
             if floor > FLOOR_MOST:
                 floor = FLOOR_MOST

@@ -285,14 +285,14 @@ cdef class ClientRequest(HttpRequest):
             self.hops += 1
             try:
                 if self.hops > MAX_HOPS:
-                    raise UsageError(f"more than {MAX_HOPS} redirects, the last to {location!r}")
+                    raise UsageError(f"more than {MAX_HOPS} redirects, the last to {location[:200]!r}")
                 self.redirect = self.channel.locate(location)
             except UsageError as exc:
                 self.problem = HttpStatusError(f"HTTP {h.status} for {self.what()}: {exc}", h.status,
                                                headers=self.fields)
         elif location:
             self.problem = HttpStatusError(
-                f"HTTP {h.status} for {self.what()}: the server has moved to {location!r}; use that URL", h.status,
+                f"HTTP {h.status} for {self.what()}: the server has moved to {location[:500]!r}; use that URL", h.status,
                 headers=self.fields)
         else:
             self.problem = HttpStatusError(f"HTTP {h.status} for {self.what()}", h.status, headers=self.fields)
@@ -365,6 +365,8 @@ cdef class ClientCall(ClientRequest):
     be asked for when the call has failed (HO-32)."""
 
     cdef str what(self):
+        if self.reconnect is not None:
+            return f"the rest of the answer to {self.method.decode()}"  # it was sent, and may have run
         return self.method.decode()
 
     cdef bint safe(self):
@@ -529,17 +531,17 @@ cdef class ClientCall(ClientRequest):
             return self.failed(exc)
         how = "ended" if exc is None else f"broke ({exc})"
         if channel._modern or self.method == b"initialize" or channel.pool.closed:
-            return self.failed(ConnectionClosed(f"the event stream {how} before the answer to {self.what()} came"))
+            return self.failed(ConnectionClosed(f"the event stream {how} before the answer to {self.method.decode()} came"))
         if reconnect is None:
             reconnect = Reconnect(channel.mux.runtime, channel.limits)
         reconnect.ended(framer, self.news)
         if reconnect.last_id is None or not carriable(reconnect.last_id):
-            return self.failed(ConnectionClosed(f"the event stream {how} before the answer to {self.what()} came"))
+            return self.failed(ConnectionClosed(f"the event stream {how} before the answer to {self.method.decode()} came"))
         if reconnect.exhausted():
             if isinstance(exc, HttpStatusError):
                 return self.failed(exc)
             return self.failed(ConnectionClosed(
-                f"the event stream {how} before the answer to {self.what()} came and could not be resumed"))
+                f"the event stream {how} before the answer to {self.method.decode()} came and could not be resumed"))
         self.reconnect = reconnect
         wait = exc.retry_after if isinstance(exc, HttpStatusError) else None
         return reconnect.schedule(self.resume, 0 if wait is None else wait)
@@ -551,7 +553,7 @@ cdef class ClientCall(ClientRequest):
             return 0
         if self.status == 404 and self.session_id is not None:
             # The request has run, or runs: with the session its answer is gone (HO-32). It is not sent again.
-            return self.failed(ConnectionClosed(f"the session ended before the answer to {self.what()} came (HTTP 404)"))
+            return self.failed(ConnectionClosed(f"the session ended before the answer to {self.method.decode()} came (HTTP 404)"))
         exc = self.status_error(p, n)
         if passing(self.status):
             return self.stream_ended(None, exc)
@@ -562,7 +564,7 @@ cdef class ClientCall(ClientRequest):
         if self.dropped or not self.waits() or self.channel.pool.closed:
             return
         if self.session_id != self.channel._session_id:
-            self.failed(ConnectionClosed(f"the session ended before the answer to {self.what()} came"))
+            self.failed(ConnectionClosed(f"the session ended before the answer to {self.method.decode()} came"))
             return
         self.again()
 

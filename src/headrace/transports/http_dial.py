@@ -179,7 +179,7 @@ class Dialer(_Base):
         try:
             return self.resolve(location)
         except UsageError as exc:
-            raise UsageError(f"the redirect to {location!r} {exc}") from None
+            raise UsageError(f"the redirect to {location[:200]!r} {exc}") from None
 
     def resolve(self, reference: str) -> bytes:
         """The request target of a URL or relative reference that the server gave.
@@ -310,6 +310,8 @@ def _user_fields(
         low = name.lower()
         if low == "host":
             header_line(name, value)
+            if not value.isascii():
+                raise UsageError(f"header {name!r}: {value!r} is not a host")
             authority = value
             continue
         if low in _OWN or low.startswith("mcp-param-"):
