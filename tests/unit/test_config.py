@@ -97,6 +97,8 @@ def test_cursor_placeholders(tmp_path, monkeypatch):
         ({"command": "x", "args": "-y"}, '"args" must be a list'),
         ({"command": "x", "env": [1]}, '"env" must be an object'),
         ({"command": "x", "env": {"A": {}}}, '"env" must be an object of texts'),
+        ({"command": "x", "type": ["stdio"]}, "is not known"),
+        ({"command": "x", "envFile": "a\0b"}, "null byte"),
         ({"command": "x", "cwd": 1}, '"cwd" must be a text'),
         ({"command": "x", "envFile": "nowhere"}, "No such file"),
         ({"command": "x", "disabled": True}, "switched off"),
@@ -118,6 +120,25 @@ def test_files_that_are_none(tmp_path, text, message):
         read_config(path)
     with pytest.raises(UsageError, match="No such file"):
         read_config(tmp_path / "other.json")
+    with pytest.raises(UsageError, match="null byte"):
+        read_config(f"{path}\0")
+
+
+def test_a_file_that_never_ends_is_none(tmp_path):
+    with pytest.raises(UsageError, match="is no configuration"):
+        read_config("/dev/zero")
+    with pytest.raises(UsageError, match="is no configuration"):
+        one(tmp_path, {"command": "x", "envFile": "/dev/zero"})
+
+
+def test_a_host_header_that_is_none_is_refused_in_plain_words(run):
+    async def main():
+        entry = {"url": "http://127.0.0.1:1/mcp", "headers": {"Host": "h\u00e9"}}
+        with pytest.raises(UsageError, match="is not a host"):
+            async with connect({"mcpServers": {"one": entry}}, "one"):
+                pass
+
+    run(main)
 
 
 def test_names(tmp_path):

@@ -20,7 +20,6 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 from headrace.errors import UsageError
@@ -30,6 +29,8 @@ __all__ = ("Config", "Entry", "read_config")
 _WORDS = ("mcpServers", "servers")
 _HTTP = frozenset(("http", "https", "streamable-http", "streamableHttp", "streamable_http"))
 _PROCESS = frozenset(("stdio", "local"))
+_KINDS = _HTTP | _PROCESS | {"sse"}
+_MAX_SIZE = 16 * 1024 * 1024  # bytes of a file: what is larger is none, or never ends
 _COMMENT = re.compile(r'("(?:[^"\\]|\\.)*")|//[^\n]*|/\*.*?\*/', re.S)
 _COMMA = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])', re.S)
 _PLACE = re.compile(r"\$\{([^{}]*)\}")
@@ -89,7 +90,7 @@ class Config:
             raise UsageError(f'{where} is switched off ("disabled": true)')
         url = entry.get("url", entry.get("serverUrl", entry.get("httpUrl")))
         kind = entry.get("type", entry.get("transport"))
-        if kind is not None and kind not in _HTTP and kind not in _PROCESS and kind != "sse":
+        if kind is not None and (not isinstance(kind, str) or kind not in _KINDS):
             raise UsageError(f"{where}: type {kind!r} is not known; use stdio, http or sse")
         fill = _Filler(where, self._folder, inputs or {})
         if isinstance(url, str) and kind not in _PROCESS:
@@ -119,8 +120,8 @@ class Config:
     def _env_file(self, path: str, where: str) -> dict[str, str]:
         """``NAME=value`` lines; quotes around a value and lines that begin with # are left out."""
         try:
-            lines = Path(self._path(path)).read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as exc:
+            lines = _read(self._path(path), "utf-8").splitlines()
+        except (OSError, ValueError) as exc:
             raise UsageError(f'{where}: "envFile" {path}: {getattr(exc, "strerror", None) or exc}') from None
         found = {}
         for line in lines:
@@ -186,9 +187,11 @@ def read_config(source: str | os.PathLike[str] | Mapping[str, Any]) -> Config:
         return Config(_servers(source, "the configuration"), "the configuration", os.getcwd())
     path = os.path.expanduser(os.fspath(source))
     try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as exc:
-        raise UsageError(f"{path}: {getattr(exc, 'strerror', None) or 'not UTF-8 text'}") from None
+        text = _read(path, "utf-8-sig")
+    except UnicodeDecodeError:
+        raise UsageError(f"{path}: not UTF-8 text") from None
+    except (OSError, ValueError) as exc:
+        raise UsageError(f"{path}: {getattr(exc, 'strerror', None) or exc}") from None
     try:
         content = _parse(text)
     except (ValueError, RecursionError) as exc:
@@ -197,6 +200,14 @@ def read_config(source: str | os.PathLike[str] | Mapping[str, Any]) -> Config:
     if os.path.basename(folder) in (".vscode", ".cursor", ".github", ".claude"):
         folder = os.path.dirname(folder)
     return Config(_servers(content, path), path, folder)
+
+
+def _read(path: str, encoding: str) -> str:
+    with open(path, "rb") as file:
+        raw = file.read(_MAX_SIZE + 1)
+    if len(raw) > _MAX_SIZE:
+        raise ValueError(f"more than {_MAX_SIZE >> 20} MiB is no configuration")
+    return raw.decode(encoding)
 
 
 def _parse(text: str) -> Any:
