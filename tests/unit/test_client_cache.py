@@ -57,8 +57,9 @@ def test_sf52_no_usable_ttl_is_stale_at_once(cache, ttl):
     assert cache.get("tools/list", "") is None
 
 
-def test_a_ttl_of_ages_is_a_day(cache, clock):
-    put(cache, ttl=1e300)
+@pytest.mark.parametrize("ages", [1e300, 10**400, float("inf")], ids=["float", "int", "inf"])
+def test_a_ttl_of_ages_is_a_day(cache, clock, ages):
+    put(cache, ttl=ages)
     clock.now += 86_399
     assert cache.get("tools/list", "") == b"{}"
     clock.now += 2

@@ -758,3 +758,22 @@ def test_cf32_the_end_of_a_url_elicitation_is_told(run):
         assert got == ["e1", "e2"]
 
     run(main)
+
+
+ODD_FORMS = [
+    ({"required": [["a"]], "properties": {"a": {"default": {"x": 1}}}}, {}, None),
+    ({"properties": {"a": {"type": "integer", "minimum": 10**400}}}, {"a": 1}, "at least 1000"),
+    ({"properties": {"a": {"type": "integer", "maximum": 1}}}, {"a": 10**400}, "at most 1"),
+    ({"properties": {"a": {"type": "string", "minLength": 10**400}}}, {"a": "x"}, "at least 1000"),
+    ({"properties": {"a": {"type": "string", "format": ["date"]}}}, {"a": "x"}, None),
+    ({"properties": [], "required": "a"}, {}, None),
+]
+
+
+@pytest.mark.parametrize(("schema", "content", "text"), ODD_FORMS, ids=range(len(ODD_FORMS)))
+def test_cf30_odd_forms_are_checked_in_plain_words(schema, content, text):
+    if text is None:
+        check_content(schema, content)
+    else:
+        with pytest.raises(UsageError, match=text):
+            check_content(schema, content)

@@ -11,7 +11,6 @@ clients of one origin through a :class:`SharedCache`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from time import monotonic
 
@@ -143,9 +142,9 @@ class ResultCache:
         kind = _KINDS[method]
         if self._last.get(kind, 0) > asked or isinstance(ttl, bool) or not isinstance(ttl, int | float):
             return
-        if not ttl > 0 or math.isnan(ttl):
+        if not ttl > 0:  # nor is NaN
             return
-        seconds = min(float(ttl), MAX_TTL) / 1000.0
+        seconds = float(min(ttl, MAX_TTL)) / 1000.0  # first the smaller one: no float is large enough for any int
         self.drop(method, params)
         if scope == "public" and self._shared is not None:
             self._shared.put((self._origin, method, params), raw, seconds, kind, uri)

@@ -56,7 +56,7 @@ def check_content(schema: dict[str, Any], content: dict[str, Any]) -> None:
     rules = _properties(schema)
     required = schema.get("required")
     for key in required if isinstance(required, list) else ():
-        if key not in content:
+        if isinstance(key, str) and key not in content:
             raise UsageError(f"elicitation: field {key!r} is required")
     for key, value in content.items():
         rule = rules.get(key)
@@ -100,9 +100,9 @@ def _wrong_list(rule: dict[str, Any], value: Any) -> str | None:
 def _wrong_size(rule: dict[str, Any], size: int, low: str, high: str, what: str) -> str | None:
     least, most = rule.get(low), rule.get(high)
     if isinstance(least, int | float) and size < least:
-        return f"needs at least {least:g} {what}"
+        return f"needs at least {_shown(least)} {what}"
     if isinstance(most, int | float) and size > most:
-        return f"may have at most {most:g} {what}"
+        return f"may have at most {_shown(most)} {what}"
     return None
 
 
@@ -113,23 +113,30 @@ def _wrong_text(rule: dict[str, Any], value: Any) -> str | None:
     if wrong is not None:
         return wrong
     # A pattern is left to the server: one made to take for ever would hold this event loop.
-    check = _FORMATS.get(rule.get("format", ""))
+    form = rule.get("format")
+    check = _FORMATS.get(form) if isinstance(form, str) else None
     if check is not None and not check(value):
-        return f"is not a valid {rule['format']}"
+        return f"is not a valid {form}"
     return None
 
 
 def _wrong_number(rule: dict[str, Any], value: Any, kind: str) -> str | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return "must be a number"
+    if isinstance(value, float) and not math.isfinite(value):
         return "must be a number"
     if kind == "integer" and isinstance(value, float) and not value.is_integer():
         return "must be a whole number"
     least, most = rule.get("minimum"), rule.get("maximum")
     if isinstance(least, int | float) and value < least:
-        return f"must be at least {least:g}"
+        return f"must be at least {_shown(least)}"
     if isinstance(most, int | float) and value > most:
-        return f"must be at most {most:g}"
+        return f"must be at most {_shown(most)}"
     return None
+
+
+def _shown(bound: float) -> str:
+    return f"{bound:g}" if isinstance(bound, float) else str(bound)
 
 
 def _is_date(value: str) -> bool:

@@ -231,11 +231,16 @@ def list_decoder(
             if not isinstance(found, dict) or not isinstance(found.get(member), list):
                 raise
         entries = []
+        bad = 0
         for each in found[member]:
             try:
                 entries.append(decode_relaxed(encode(each), entry))
             except msgspec.ValidationError as exc:
-                skipped(f"a {what} definition of the server is not valid and was left out: {exc}")
+                bad += 1
+                if bad <= _MAX_TOLD:
+                    skipped(f"a {what} definition of the server is not valid and was left out: {exc}")
+        if bad > _MAX_TOLD:
+            skipped(f"{bad - _MAX_TOLD} more {what} definitions of the server are not valid and were left out")
         found[member] = []
         rest = decode_relaxed(encode(found), kind)
         return msgspec.structs.replace(rest, **{_ATTRIBUTES.get(member, member): entries})  # type: ignore[type-var]
@@ -243,6 +248,7 @@ def list_decoder(
     return read_page
 
 
+_MAX_TOLD = 20  # invalid entries of one page that are described one by one
 _ATTRIBUTES = {"resourceTemplates": "resource_templates"}
 
 
