@@ -1,6 +1,7 @@
 """The command line, run as people run it: in processes of its own."""
 
 import contextlib
+import io
 import json
 import os
 import re
@@ -17,7 +18,7 @@ import client_server
 import pytest
 
 import headrace
-from headrace.cli.app import run
+from headrace.cli.app import harmless, run
 from headrace.cli.arguments import arguments_of, check_names, parse_pair
 from headrace.cli.signature import signature
 from headrace.limits import describe
@@ -663,3 +664,25 @@ def test_names_that_a_schema_takes():
             check_names("t", {"b": 1}, schema)
     with pytest.raises(click.UsageError, match="it takes none"):
         check_names("t", {"b": 1}, {"properties": {}, "additionalProperties": False})
+
+
+HOSTILE = "\x1b]0;title\x07\x1b[2Jhidden\u202e\x9b"
+
+
+def test_texts_of_servers_cannot_move_the_cursor():
+    code = (
+        "import json; m = json.loads(input()); "
+        f"print(json.dumps({{'jsonrpc': '2.0', 'id': m['id'], 'error': {{'code': -32020, 'message': {HOSTILE!r}}}}}))"
+    )
+    line = plain_failure(headrace("ls", "--", sys.executable, "-c", code), 1, "hidden")
+    assert line.isprintable()
+
+
+def test_what_a_pipe_reads_is_unchanged_and_what_a_terminal_shows_is_harmless():
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    assert harmless(HOSTILE, io.StringIO()) == HOSTILE
+    shown = harmless(f"a\r\n\tb é{HOSTILE}", Terminal())
+    assert shown.startswith("a\n\tb é") and shown.replace("\n\t", "").isprintable()

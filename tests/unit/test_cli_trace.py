@@ -85,3 +85,14 @@ def test_a_proxy_ends_with_its_command():
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=30)
     assert process.returncode == 128 + signal.SIGTERM
+
+
+def test_a_reader_that_has_enough_ends_a_trace_quietly():
+    for more in ([], ["--stay"]):
+        with subprocess.Popen(
+            [*HEADRACE, "trace", *more, *SERVER], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENV
+        ) as process:
+            process.stdout.read(5)
+            process.stdout.close()
+            complaints = process.stderr.read()
+            assert process.wait(60) in (0, 141) and complaints == b""

@@ -8,13 +8,13 @@ import errno
 import os
 import sys
 from importlib import import_module
-from typing import Any
+from typing import IO, Any
 
 import click
 
 from headrace._version import __version__
 
-__all__ = ("CommandGroup", "Failure", "WrongArguments", "complain", "run")
+__all__ = ("CommandGroup", "Failure", "WrongArguments", "complain", "harmless", "run")
 
 COMMANDS = {
     "serve": "headrace.cli.serve",
@@ -98,8 +98,16 @@ def _group() -> CommandGroup:
 
 
 def complain(text: str) -> None:
-    """One plain line on stderr; line breaks of foreign texts become spaces."""
-    print(f"headrace: {' '.join(text.split())}", file=sys.stderr)
+    """One plain line on stderr; line breaks of foreign texts become spaces, and they cannot move the cursor."""
+    print(f"headrace: {harmless(' '.join(text.split()))}", file=sys.stderr)
+
+
+def harmless(text: str, file: IO[str] | None = None) -> str:
+    """A server's text without what moves a terminal's cursor, hides text or changes its order. Unchanged where ``file``
+    is no terminal: what reads it there wants it as it is."""
+    if text.isprintable() or (file is not None and not file.isatty()):
+        return text
+    return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text.replace("\r\n", "\n"))
 
 
 _PIPE_CLOSED = 128 + 13

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli.answers import answer_options, answered, answers_of
-from headrace.cli.app import Failure, complain
+from headrace.cli.app import Failure, complain, harmless
 from headrace.cli.arguments import arguments_of, check_names, parse_pair
 from headrace.cli.content import check_folder, show_result
 from headrace.cli.nearest import nearest
@@ -158,7 +158,7 @@ class _Progress:
 
     def __call__(self, done: float, total: float | None, message: str | None) -> None:
         text = f"{done:g}" if total is None else f"{done:g}/{total:g}"
-        text += f" {' '.join(message.split())}" if message else ""
+        text += f" {harmless(' '.join(message.split()), sys.stderr)}" if message else ""
         if not self._live:
             print(text, file=sys.stderr)
             return

@@ -9,7 +9,7 @@ import mimetypes
 import os
 from typing import Any
 
-from headrace.cli.app import Failure
+from headrace.cli.app import Failure, harmless
 
 __all__ = ("binary", "block_text", "check_folder", "show_result")
 
@@ -22,7 +22,7 @@ def show_result(result: dict[str, Any], out: Any, folder: str | None) -> None:
     if "structuredContent" in result and not has_text:
         lines.append(json.dumps(result["structuredContent"], indent=2, ensure_ascii=False))
     for line in lines:
-        print(line, file=out)
+        print(harmless(line, out), file=out)
 
 
 def block_text(block: dict[str, Any], number: int, folder: str | None) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.app import Failure, complain
+from headrace.cli.app import Failure, complain, harmless
 from headrace.cli.peers import connect_options, run_with
 
 if TYPE_CHECKING:
@@ -99,4 +99,5 @@ def _show(change: dict[str, Any], as_json: bool) -> None:
         print(json.dumps({"time": round(time.time(), 3), **change}, ensure_ascii=False), flush=True)
     else:
         [(what, which)] = change.items()
-        print(f"{time.strftime('%H:%M:%S')} {which} {'list changed' if what == 'changed' else 'updated'}", flush=True)
+        text = f"{time.strftime('%H:%M:%S')} {which} {'list changed' if what == 'changed' else 'updated'}"
+        print(harmless(text, sys.stdout), flush=True)

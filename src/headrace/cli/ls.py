@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headrace.cli.app import harmless
 from headrace.cli.listing import KINDS, everything
 from headrace.cli.peers import config_of, connect_options, run_with
 from headrace.cli.signature import signature
@@ -88,7 +89,7 @@ def _names(servers: list[str], as_json: bool) -> int:
         print(json.dumps({"servers": servers}, indent=2, ensure_ascii=False))
     else:
         for name in servers:
-            print(name)
+            print(harmless(name, sys.stdout))
     return 0
 
 
@@ -97,7 +98,7 @@ def _lines(found: dict[str, list[dict[str, Any]]], schemas: bool) -> None:
     for kind, entries in found.items():
         for entry in entries:
             word = f"{_WORDS[kind]} " if kind in _WORDS else ""
-            print(f"{word}{_shown(kind, entry)}\t{_summary(entry)}")
+            print(harmless(f"{word}{_shown(kind, entry)}\t{_summary(entry)}", sys.stdout))
             if schemas:
                 _schemas(kind, entry)
 
@@ -111,7 +112,7 @@ def _schemas(kind: str, entry: dict[str, Any]) -> None:
     for argument in arguments if kind == "prompts" and isinstance(arguments, list) else ():
         if isinstance(argument, dict):
             needed = " (required)" if argument.get("required") is True else ""
-            print(f"    {argument.get('name')}{needed}: {_summary(argument)}")
+            print(harmless(f"    {argument.get('name')}{needed}: {_summary(argument)}", sys.stdout))
 
 
 def _shown(kind: str, entry: dict[str, Any]) -> str:
@@ -148,9 +149,9 @@ def _tables(about: dict[str, Any], found: dict[str, list[dict[str, Any]]]) -> No
     info = about["serverInfo"]
     title = f"{info.name} {info.version}, " if info is not None else ""
     counts = [f"{len(entries)} {_TITLES[kind]}{'' if len(entries) == 1 else 's'}" for kind, entries in found.items()]
-    print(f"{title}revision {about['protocolVersion']}, {', '.join(counts) or 'nothing to list'}")
+    print(harmless(f"{title}revision {about['protocolVersion']}, {', '.join(counts) or 'nothing to list'}"))
     if about["instructions"]:
-        print(about["instructions"].strip())
+        print(harmless(about["instructions"].strip()))
     try:
         from rich.console import Console
         from rich.markup import escape
@@ -165,5 +166,5 @@ def _tables(about: dict[str, Any], found: dict[str, list[dict[str, Any]]]) -> No
         table.add_column(_TITLES[kind], overflow="fold")
         table.add_column("description", overflow="fold")
         for entry in entries:
-            table.add_row(escape(_shown(kind, entry)), escape(_summary(entry)))
+            table.add_row(escape(harmless(_shown(kind, entry))), escape(harmless(_summary(entry))))
         Console().print(table)

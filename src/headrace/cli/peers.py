@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from headrace.cli.app import Failure
+from headrace.cli.app import Failure, harmless
 
 if TYPE_CHECKING:
     from headrace.client import Client
@@ -229,4 +229,4 @@ def _how_to_answer(data: Any) -> str:
 def _show_log(message: Any) -> None:
     data = message.data if isinstance(message.data, str) else json.dumps(message.data, ensure_ascii=False)
     source = f" {message.logger}" if message.logger else ""
-    print(f"[{message.level}]{source}: {data}", file=sys.stderr)
+    print(harmless(f"[{message.level}]{source}: {data}", sys.stderr), file=sys.stderr)

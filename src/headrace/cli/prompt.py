@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from headrace.cli.answers import answer_options, answered, answers_of
-from headrace.cli.app import Failure, WrongArguments
+from headrace.cli.app import Failure, WrongArguments, harmless
 from headrace.cli.arguments import parse_pair
 from headrace.cli.content import block_text
 from headrace.cli.listing import entries_of
@@ -67,7 +68,7 @@ def command(ctx: click.Context, /, words: tuple[str, ...], as_json: bool, **opti
         print(json.dumps(found, indent=2, ensure_ascii=False))
         return answered(more)
     for number, message in enumerate(found["messages"], 1):
-        print(f"{message['role']}: {block_text(message['content'], number, None)}")
+        print(harmless(f"{message['role']}: {block_text(message['content'], number, None)}", sys.stdout))
     return answered(more)
 
 

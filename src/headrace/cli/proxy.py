@@ -41,7 +41,8 @@ def run_between(command: list[str], printer: TrafficPrinter) -> int:
 
         def show(data: bytes | None) -> None:
             for line in framer.finish() if data is None else framer.feed(data):
-                with lock, contextlib.suppress(OSError):
+                # What cannot be shown must not end the session.
+                with lock, contextlib.suppress(OSError, ValueError, RecursionError, MemoryError):
                     printer.show(time.monotonic(), sent, line if isinstance(line, bytes) else str(line).encode(), None)
 
         return show
@@ -74,10 +75,12 @@ def _copy(
     """Copies until the end; a target that is gone ends it as well."""
     with contextlib.suppress(OSError):
         while data := os.read(source, _CHUNK):
-            show(data)
             view = memoryview(data)
-            while view:
-                view = view[os.write(target, view) :]
+            try:
+                while view:
+                    view = view[os.write(target, view) :]
+            finally:
+                show(data)  # delivered first: a long message takes its time to be shown
     show(None)
     if done is not None:
         with contextlib.suppress(OSError):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from headrace.cli.answers import answer_options, answered, answers_of
-from headrace.cli.app import Failure
+from headrace.cli.app import Failure, harmless
 from headrace.cli.content import binary, check_folder
 from headrace.cli.listing import entries_of
 from headrace.cli.nearest import nearest
@@ -69,7 +70,7 @@ def command(
     for number, part in enumerate(result.contents, 1):
         text = getattr(part, "text", None)
         if isinstance(text, str):
-            print(text, end="" if text.endswith("\n") else "\n")
+            print(harmless(text, sys.stdout), end="" if text.endswith("\n") else "\n")
         else:
             print(binary(f"resource {part.uri}", part.blob, _mime(part), number, output))
     return answered(more)

@@ -97,8 +97,14 @@ def _session(
 ) -> int:
     pairs = [parse_pair(text) for text in rest[1:]]
 
+    unread: list[OSError] = []  # why what is shown does not arrive any more
+
     def tap(seen: Traffic) -> None:
-        printer.show(seen.time, seen.sent, seen.message, seen.http)
+        try:
+            if not unread:
+                printer.show(seen.time, seen.sent, seen.message, seen.http)
+        except OSError as exc:
+            unread.append(exc)
 
     async def body(client: Client) -> int:
         from headrace.errors import RpcError
@@ -113,11 +119,16 @@ def _session(
                     continue
                 if rest and kind == "tools":
                     schema = _schema(result, rest[0])
-        if rest:
+            if unread:
+                break
+        if rest and not unread:
             await client.request("tools/call", {"name": rest[0], "arguments": arguments_of(pairs, {}, schema)})
         if stay:
-            while not client.closed:
+            while not client.closed and not unread:
                 await asyncio.sleep(0.1)
+        if unread:
+            raise unread[0]
+        if stay:
             raise Failure("the server ended the connection")
         return 0
 

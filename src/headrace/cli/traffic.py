@@ -108,4 +108,6 @@ def _one_line(message: bytes | None) -> str:
     if message is None:
         return ""
     text = message.decode("utf-8", "replace")
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" if c not in "\r\n\t" else " " for c in text)
