@@ -5,7 +5,7 @@ from asking_support import AskPipe, text_of
 from scripted_peer import MODERN, Script, error, handshake
 
 from headrace import CannotAsk, Context, NotOffered, Server, connect
-from headrace.jsonrpc import R1, R4, R5
+from headrace.jsonrpc import R1, R3, R4, R5
 from headrace.transports.http_server import serve_http
 from headrace.transports.stream import serve_lines
 
@@ -120,5 +120,39 @@ def test_jr16_clients_with_odd_capabilities(run, revision, odd):
                 assert what == "elicit" or text_of(await some.tool("ask", answer, {"what": what})) == answered
             none.mux.close()
             some.mux.close()
+
+    run(main)
+
+
+@pytest.mark.parametrize("revision", [R1, R3, R4, R5])
+def test_sf78_mcp_apps_pass_through(run, revision):
+    """SF-78: `_meta.ui` of tools and resources, `ui://` addresses and the type of their pages arrive as they are; a tool
+    sees whether its client shows pages, and text is what others get."""
+    ui, page, csp = "io.modelcontextprotocol/ui", "text/html;profile=mcp-app", {"csp": {"connectDomains": ["https://x.example"]}}
+    app = Server("apps", version="1", extensions={ui: {}})
+
+    @app.tool(meta={"ui": {"resourceUri": "ui://apps/clock", "visibility": ["model", "app"]}})
+    async def clock(ctx: Context) -> str:
+        shows = (ctx.client_capabilities.get("extensions") or {}).get(ui, {})
+        return "a page" if page in shows.get("mimeTypes", []) else "12:00"
+
+    @app.resource("ui://apps/clock", mime_type=page, meta={"ui": csp})
+    async def clock_page() -> str:
+        return "<!doctype html><p>é</p>"
+
+    async def main():
+        settings = {ui: {"mimeTypes": [page]}}
+        async with connect(app, revision=revision, extensions=settings) as client, connect(app, revision=revision) as plain:
+            assert client.capabilities["extensions"][ui] == {}
+            (tool,) = await client.list_tools()
+            (resource,) = await client.list_resources()
+            assert (resource.uri, resource.mime_type) == ("ui://apps/clock", page)
+            if revision >= R3:  # before, objects have no _meta
+                assert tool.meta == {"ui": {"resourceUri": "ui://apps/clock", "visibility": ["model", "app"]}}
+                assert resource.meta == {"ui": csp}
+            (content,) = (await client.read_resource(tool.meta["ui"]["resourceUri"] if revision >= R3 else resource.uri)).contents
+            assert (content.uri, content.mime_type, content.text) == ("ui://apps/clock", page, "<!doctype html><p>é</p>")
+            assert (await client.call_tool("clock")).text == "a page"
+            assert (await plain.call_tool("clock")).text == "12:00"
 
     run(main)
