@@ -1,11 +1,17 @@
-"""Fixtures of the interop tests: the counterparts, and servers that live as long as one test module."""
+"""Fixtures of the interop tests: the counterparts, and servers that live as long as one test module.
 
+Whatever headrace sends in these tests is validated: as a client by a tap on every `connect`, as the hosted toolbox by a
+recorder in front of it.
+"""
+
+import json
 import os
 import shutil
 
 import pytest
 
-from interop import support
+from headrace.client import connector
+from interop import schemas, support, wire
 
 
 def pytest_configure(config):
@@ -52,15 +58,49 @@ def curl():
     return found
 
 
+class _Talk:
+    """What went over one connection of ours: messages in their order."""
+
+    def __init__(self):
+        self.sent, self.received = [], []
+
+    def __call__(self, traffic):
+        if traffic.message is not None and traffic.message.startswith((b"{", b"[")):  # not HTTP+SSE's endpoint
+            (self.sent if traffic.sent else self.received).append(json.loads(traffic.message))
+
+
+@pytest.fixture(autouse=True)
+def what_clients_send(monkeypatch):
+    """Every message of our clients fits the schema of the revision they agreed on."""
+    talks = []
+    enter = connector._Connect.__init__
+
+    def tapped(self, target, *args):
+        own, talk = target.tap, _Talk()
+        target.tap = talk if own is None else lambda traffic: (own(traffic), talk(traffic))
+        talks.append(talk)
+        enter(self, target, *args)
+
+    monkeypatch.setattr(connector._Connect, "__init__", tapped)
+    yield
+    for talk in talks:
+        schemas.check(schemas.agreed(talk.received), talk.received, talk.sent)
+
+
+def _hosted(target):
+    with support.hosted(target) as url, wire.HttpRecorder(url) as recorder:
+        yield recorder.url
+        for sent, received in recorder.connections():
+            schemas.check(schemas.agreed(received, sent), sent, received, strict=False)
+
+
 @pytest.fixture(scope="module")
 def toolbox():
     """URL of the toolbox, hosted by headrace for one test module."""
-    with support.hosted() as url:
-        yield url
+    yield from _hosted(support.TOOLBOX)
 
 
 @pytest.fixture(scope="module")
 def paged():
     """URL of the server that lists three tools a page."""
-    with support.hosted(f"{support.TOOLBOX}:paged") as url:
-        yield url
+    yield from _hosted(f"{support.TOOLBOX}:paged")

@@ -82,18 +82,24 @@ class HttpRecorder:
         for each in sockets:
             each.close()
 
+    def connections(self):
+        """(sent to the server, sent by the server) of each connection: lists of messages."""
+        for up, down in list(self._streams):
+            yield _messages(httptools.HttpRequestParser, bytes(up)), _messages(httptools.HttpResponseParser, bytes(down))
+
     def messages(self):
-        """(sent to the server, sent by the server): lists of messages."""
+        """The same of all connections together."""
         sent, received = [], []
-        for up, down in self._streams:
-            sent += _messages(httptools.HttpRequestParser, bytes(up))
-            received += _messages(httptools.HttpResponseParser, bytes(down))
+        for up, down in self.connections():
+            sent += up
+            received += down
         return sent, received
 
 
 class _Bodies:
-    def __init__(self):
+    def __init__(self, nonsense=False):
         self.found = []
+        self._nonsense = nonsense
         self._type = b""
         self._body = bytearray()
 
@@ -113,7 +119,10 @@ class _Bodies:
     def flush(self):
         body, self._body = bytes(self._body), bytearray()
         if self._type.startswith(b"application/json") and body:
-            self.found.append(json.loads(body))
+            try:
+                self.found.append(json.loads(body))
+            except ValueError:
+                assert self._nonsense, body
         elif self._type.startswith(b"text/event-stream"):
             for event in body.replace(b"\r\n", b"\n").split(b"\n\n")[:-1]:
                 data = [line[5:] for line in event.split(b"\n") if line.startswith(b"data:")]
@@ -123,7 +132,7 @@ class _Bodies:
 
 
 def _messages(parser, stream):
-    bodies = _Bodies()
+    bodies = _Bodies(nonsense=parser is httptools.HttpRequestParser)  # a counterpart may be told to send what is no JSON
     parser(bodies).feed_data(stream)
     bodies.flush()  # an event stream that was cut by its reader
     return bodies.found
