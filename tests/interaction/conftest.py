@@ -7,7 +7,7 @@ from interaction.cells import World, cells
 _ALL, _NAMES = cells()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def worlds(tmp_path_factory):
     made = {}
 
