@@ -55,6 +55,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Our own unanswered requests on one connection. Beyond: OverloadedError for the caller."""
     max_output_bytes: int = 4 * _MIB
     """Queued output of one connection at which reading pauses and awaited sends wait."""
+    max_unsent_bytes: int = 512 * _MIB
+    """Queued output of all connections of one server. Beyond: those that hold the most are aborted."""
     max_inline_frames: int = 512
     """Frames of one connection handled in one turn of the event loop. Beyond: next turn."""
     worker_threads: int = 32
@@ -133,6 +135,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Open ``subscriptions/listen`` requests of one server. Beyond: -32603, HTTP 503."""
     max_subscriptions: int = 1_000
     """Resources followed by one session or one listen. Beyond: -32602, or left out of the acknowledgement."""
+    max_subscription_bytes: int = 64 * _MIB
+    """The same over all sessions and listens of one server, in bytes of their URIs and 200 more for each. Beyond:
+    -32603 (HTTP 503), or left out of the acknowledgement."""
     max_uri_bytes: int = 8 * _KIB
     """One resource URI of a request. Beyond: -32602."""
     max_resource_bytes: int = 64 * _MIB

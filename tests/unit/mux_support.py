@@ -120,7 +120,8 @@ class RecordingGate(Gate):
 class Bench:
     """One mux with a few methods: echo, wait, hold, fail, and any that a test adds."""
 
-    def __init__(self, *, max_in_flight_total=65536, scoped=True, client=False, loop=None, runtime=None, **limits):
+    def __init__(self, *, max_in_flight_total=65536, scoped=True, client=False, loop=None, runtime=None, max_unsent=1 << 29,
+                 **limits):
         self.loop = loop or StubLoop()
         self.faults = []
         self.threads = []
@@ -137,6 +138,7 @@ class Bench:
             post=lambda fn, *args: self.loop.call_soon(fn, *args),
             report=lambda message, exc: self.faults.append((message, exc)),
             max_in_flight=max_in_flight_total,
+            max_unsent=max_unsent,
         )
         self.revision = Revision("2026-07-28", modern=True, requests={})
         self.gate = RecordingGate(self.revision)

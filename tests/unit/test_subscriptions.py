@@ -104,6 +104,48 @@ def test_sf71_only_what_is_supported_is_accepted(run):
     assert legacy["error"]["code"] == -32601
 
 
+def test_se08_uris_of_all_listens_and_sessions_are_bounded_together(run):
+    """Each may be within its own bounds; what ends gives its room back."""
+    app = make(Limits(max_subscription_bytes=1500, max_uri_bytes=300))
+    uris = [f"a://{n}" + "x" * 295 for n in range(5)]  # 300 bytes and 200 more
+
+    async def listen(pipe, id, *wanted):
+        pipe.send(id, "subscriptions/listen", {"notifications": {"resourceSubscriptions": wanted}}, meta=META)
+        return pipe.out.pop()["params"]["notifications"]["resourceSubscriptions"]
+
+    async def body(pipe):
+        first = await listen(pipe, 1, "a://" + "é" * 149, *uris[:2])  # 302 bytes: one URI is too long
+        second = await listen(pipe, 2, *uris)
+        pipe.handshake()
+        full = await pipe.ask("s", "resources/subscribe", {"uri": uris[0]})
+        pipe.send(None, "notifications/cancelled", {"requestId": 1})
+        await until(lambda: len(app.hub.listens) == 1)
+        room = await pipe.ask("t", "resources/subscribe", {"uri": uris[0]})
+        again = await pipe.ask("u", "resources/subscribe", {"uri": uris[0]})
+        await pipe.ask("v", "resources/unsubscribe", {"uri": uris[0]})
+        await pipe.ask("w", "resources/unsubscribe", {"uri": uris[0]})
+        third = await listen(pipe, 3, *uris)
+        pipe.mux.close()
+        return first, second, full, room, again, third
+
+    first, second, full, room, again, third = serve(run, app, body)
+    assert first == uris[:2] and second == uris[:1] and third == uris[:2]
+    assert full["error"] == {"code": -32603, "message": "too many resources are followed on this server"}
+    assert room["result"] == again["result"] == {}
+    assert app.hub._followed == 0
+
+
+def test_se08_a_listen_keeps_nothing_of_its_request_but_what_it_follows(run):
+    app = make()
+
+    async def body(pipe):
+        pipe.send(1, "subscriptions/listen", {"notifications": {}, "junk": "x" * 100_000}, meta=META)
+        (listen,) = app.hub.listens
+        return listen.exchange.params, listen.exchange.meta
+
+    assert serve(run, app, body) == (None, None)
+
+
 def test_sf23_resource_updates_on_a_listen(run):
     """Updates from any thread, coalesced, only of the resources asked for (MX-05: nothing else on it)."""
     app = make()

@@ -43,6 +43,11 @@ cdef class Exchange:
         """True while an answer or a notification can still be sent."""
         return self.state == RUNNING and not self.sink.closed
 
+    def release(self):
+        """Lets go of the raw params and _meta: for requests that stay open long after they were read."""
+        self.params = None
+        self.meta = None
+
     cdef int keep(self, const hr_envelope *env) except -1:
         """Copies params and _meta for handlers that look at them."""
         if env.params.n:

@@ -16,9 +16,13 @@ cdef class Runtime:
     cdef readonly Py_ssize_t in_flight   # over all muxes of this runtime
     cdef Py_ssize_t max_in_flight
     cdef dict waiting                    # muxes with parked requests that the bound above holds, oldest first
+    cdef readonly set links              # server's connections: `unsent_bytes`, shed()
+    cdef Py_ssize_t max_unsent
+    cdef long long unweighed             # bytes that may still leave before the links are weighed again
 
     cdef int fault(self, str message, object exc) except -1
     cdef int admit(self) except -1
+    cdef int sending(self, Py_ssize_t n) except -1
 
 
 cdef class Revision:

@@ -26,6 +26,8 @@ class Runtime:
     report: Callable[[str, BaseException], None]
     @property
     def in_flight(self) -> int: ...
+    @property
+    def links(self) -> set[Any]: ...
     def __init__(
         self,
         *,
@@ -38,7 +40,9 @@ class Runtime:
         post: Callable[..., Any],
         report: Callable[[str, BaseException], None],
         max_in_flight: int = 65536,
+        max_unsent: int = 536870912,
     ) -> None: ...
+    def weigh(self) -> None: ...
 
 class Revision:
     @property
@@ -92,6 +96,7 @@ class Exchange:
     asker: Any
     @property
     def resumed(self) -> bool: ...
+    def release(self) -> None: ...
     @property
     def state(self) -> int: ...
     @property

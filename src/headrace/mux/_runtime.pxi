@@ -8,11 +8,12 @@ cdef class Runtime:
     `time()` in seconds, `spawn(coroutine)` -> task whose first step has run, `run_thread(function,
     *args)` -> future, `post(function, *args)` from any thread (runs on the loop, before the results of
     later thread calls), `report(message, exception)` for faults that no caller gets to see.
-    `max_in_flight` bounds the requests being handled over all muxes that share this runtime.
+    `max_in_flight` bounds the requests being handled over all muxes that share this runtime; `max_unsent`
+    the output, in bytes, that the peers of all `links` have not taken.
     """
 
     def __init__(self, *, create_future, call_soon, call_at, time, spawn, run_thread, post, report,
-                 Py_ssize_t max_in_flight=65536):
+                 Py_ssize_t max_in_flight=65536, Py_ssize_t max_unsent=1 << 29):
         self.create_future = create_future
         self.call_soon = call_soon
         self.call_at = call_at
@@ -24,6 +25,9 @@ cdef class Runtime:
         self.max_in_flight = max_in_flight
         self.in_flight = 0
         self.waiting = {}
+        self.links = set()
+        self.max_unsent = max_unsent
+        self.unweighed = max_unsent
 
     cdef int fault(self, str message, object exc) except -1:
         """Reports a fault; reporting never makes another."""
@@ -43,3 +47,29 @@ cdef class Runtime:
             mux.unpark(1)
             mux.check_idle()
         return 0
+
+    cdef int sending(self, Py_ssize_t n) except -1:
+        """A link of a server hands n bytes to its transport. What peers have not taken is weighed only when
+        enough has left since the last time for it to be too much."""
+        self.unweighed -= n
+        if self.unweighed < 0:
+            self.weigh()
+        return 0
+
+    def weigh(self):
+        """Ends the connections that hold the most output until all of them hold no more than the bound."""
+        cdef Py_ssize_t total = 0
+        cdef list loads = []
+        for link in self.links:
+            load = link.unsent_bytes
+            if load:
+                total += load
+                loads.append((load, id(link), link))
+        if total > self.max_unsent:
+            loads.sort(reverse=True)
+            for load, _, link in loads:
+                link.shed()
+                total -= load
+                if total <= self.max_unsent:
+                    break
+        self.unweighed = max(self.max_unsent - total, self.max_unsent >> 4)

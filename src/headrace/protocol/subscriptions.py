@@ -18,6 +18,7 @@ import msgspec
 from headrace.errors import RpcError
 from headrace.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, R5, SERVER_INFO, SUBSCRIPTION_ID
 from headrace.mux import Exchange, FunctionHandler, Handler, RawResult
+from headrace.protocol.urls import uri_bytes
 
 if TYPE_CHECKING:
     from headrace.limits import Limits
@@ -37,6 +38,8 @@ _ACKNOWLEDGED = b"notifications/subscriptions/acknowledged"
 _CANCELLED = b"notifications/cancelled"
 
 _A_TURN = 200  # receivers that send in one turn of the event loop
+
+_ENTRY = 200  # bytes that a followed resource costs beside its URI
 
 _encode = msgspec.json.Encoder().encode
 
@@ -192,6 +195,7 @@ class Hub:
         self._kinds: dict[str, None] = {}
         self._uris: dict[str, None] = {}
         self._tasks: list[tuple[str, bytes]] = []
+        self._followed = 0  # bytes of the URIs in _watchers, once for each who watches
         self._queue: dict[_Receiver, None] = {}
         """Receivers that are to send in this turn or the next ones."""
         self._runtime: Runtime | None = None
@@ -217,6 +221,7 @@ class Hub:
                       self._queue):  # fmt: skip
             table.clear()
         self._tasks.clear()
+        self._followed = 0
         self._runtime = None
 
     # --- changes ------------------------------------------------------------------------------------
@@ -334,14 +339,17 @@ class Hub:
     # --- era H --------------------------------------------------------------------------------------
 
     def subscribe(self, session: ServerSession, uri: str) -> None:
-        """``resources/subscribe`` of a session. Raises RpcError beyond ``limits.max_subscriptions``."""
+        """``resources/subscribe`` of a session. Raises RpcError beyond ``limits.max_subscriptions``, and beyond
+        ``limits.max_subscription_bytes`` of all."""
         if uri in session.subscriptions:
             return
         most = self.server.limits.max_subscriptions
         if len(session.subscriptions) >= most:
             raise RpcError(INVALID_PARAMS, f"too many subscriptions: at most {most} of one session")
+        if not self._room_for(uri):
+            raise RpcError(INTERNAL_ERROR, "too many resources are followed on this server", http_status=503)
         session.subscriptions.add(uri)
-        self._watchers.setdefault(uri, {})[self._receiver(session)] = None
+        self._watch(uri, self._receiver(session))
 
     def unsubscribe(self, session: ServerSession, uri: str) -> None:
         """``resources/unsubscribe``; unknown ones are no error."""
@@ -349,7 +357,7 @@ class Hub:
         receiver = self._receivers.get(session)
         if receiver is not None:
             receiver.due.pop(("uri", uri), None)
-            self._unwatch(self._watchers, uri, receiver)
+            self._unwatch_uri(uri, receiver)
 
     def session_ended(self, session: ServerSession) -> None:
         """Forgets everything about a session."""
@@ -357,16 +365,30 @@ class Hub:
         if receiver is not None:
             receiver.due.clear()
             for uri in session.subscriptions:
-                self._unwatch(self._watchers, uri, receiver)
+                self._unwatch_uri(uri, receiver)
         session.subscriptions.clear()
 
+    def _room_for(self, uri: str) -> bool:
+        return self._followed + uri_bytes(uri) + _ENTRY <= self.server.limits.max_subscription_bytes
+
+    def _watch(self, uri: str, receiver: _Receiver) -> None:
+        self._watchers.setdefault(uri, {})[receiver] = None
+        self._followed += uri_bytes(uri) + _ENTRY
+
+    def _unwatch_uri(self, uri: str, receiver: _Receiver) -> None:
+        if self._unwatch(self._watchers, uri, receiver):
+            self._followed -= uri_bytes(uri) + _ENTRY
+
     @staticmethod
-    def _unwatch(table: dict[str, dict[Any, None]], key: str, receiver: _Receiver) -> None:
+    def _unwatch(table: dict[str, dict[Any, None]], key: str, receiver: _Receiver) -> bool:
+        """False when it was not there."""
         watchers = table.get(key)
-        if watchers is not None:
-            watchers.pop(receiver, None)
-            if not watchers:
-                del table[key]
+        if watchers is None or receiver not in watchers:
+            return False
+        del watchers[receiver]
+        if not watchers:
+            del table[key]
+        return True
 
     # --- era M --------------------------------------------------------------------------------------
 
@@ -385,9 +407,10 @@ class Hub:
             raise RpcError(INVALID_PARAMS, f"subscriptions/listen: {exc}") from None
         self._admit(exchange)
         accepted, listen = self._accept(exchange, wanted)
+        exchange.release()
         self.listens[listen] = None
         for uri in listen.uris:
-            self._watchers.setdefault(uri, {})[listen] = None
+            self._watch(uri, listen)
         for task_id in listen.tasks:
             self._task_watchers.setdefault(task_id, {})[listen] = None
         assert self._runtime is not None
@@ -426,10 +449,7 @@ class Hub:
                 accepted[f"{kind}ListChanged"] = True
         uris: list[str] = []
         if wanted.resource_subscriptions and offered.get("resources", {}).get("subscribe"):
-            most = self.server.limits.max_uri_bytes
-            uris = [uri for uri in dict.fromkeys(wanted.resource_subscriptions) if len(uri) <= most]
-            del uris[self.server.limits.max_subscriptions :]
-            accepted["resourceSubscriptions"] = uris
+            accepted["resourceSubscriptions"] = uris = self._admitted(wanted.resource_subscriptions)
         tasks: list[str] = []
         if wanted.task_ids and self.task_filter is not None:
             tasks = list(dict.fromkeys(self.task_filter(exchange, wanted.task_ids)))
@@ -437,11 +457,25 @@ class Hub:
             accepted["taskIds"] = tasks
         return accepted, Listen(self, exchange, kinds, uris, tasks)
 
+    def _admitted(self, wanted: list[str]) -> list[str]:
+        """Those of the URIs that the bounds have room for."""
+        limits = self.server.limits
+        left = limits.max_subscription_bytes - self._followed
+        found: dict[str, None] = {}
+        for uri in wanted:
+            if len(found) == limits.max_subscriptions:
+                break
+            size = uri_bytes(uri)
+            if uri not in found and size <= limits.max_uri_bytes and size + _ENTRY <= left:
+                found[uri] = None
+                left -= size + _ENTRY
+        return list(found)
+
     def forget(self, listen: Listen) -> None:
         """Called by a listen that is over."""
         self.listens.pop(listen, None)
         for uri in listen.uris:
-            self._unwatch(self._watchers, uri, listen)
+            self._unwatch_uri(uri, listen)
         for task_id in listen.tasks:
             self._unwatch(self._task_watchers, task_id, listen)
 

@@ -1,4 +1,5 @@
-"""URLs that a server sends its user to (CF-32, CF-33), and those that a client shows to its user (SE-06)."""
+"""URLs that a server sends its user to (CF-32, CF-33), those that a client shows to its user (SE-06), and the
+length of URIs."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from urllib.parse import urlsplit
 
 from headrace.errors import UsageError
 
-__all__ = ("check_url", "may_be_opened")
+__all__ = ("check_url", "may_be_opened", "uri_bytes")
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
@@ -34,3 +35,8 @@ def may_be_opened(url: str) -> bool:
         return False
     parts = urlsplit(url)
     return parts.scheme == "https" or parts.hostname in _LOOPBACK
+
+
+def uri_bytes(uri: str) -> int:
+    """Length of ``uri`` in UTF-8."""
+    return len(uri) if uri.isascii() else len(uri.encode("utf-8", "surrogatepass"))

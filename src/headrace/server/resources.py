@@ -17,6 +17,7 @@ from headrace.errors import RpcError, UsageError
 from headrace.jsonrpc import INVALID_PARAMS, R5, RESOURCE_NOT_FOUND
 from headrace.mux import Exchange, FunctionHandler, Handler
 from headrace.protocol.context import Context
+from headrace.protocol.urls import uri_bytes
 from headrace.server.contents import MissingResource, guess_type, render_contents
 from headrace.server.definitions import check_meta, resource_definition
 from headrace.server.features import PRIVATE_NOW, CacheHint, Registry, with_meta
@@ -210,7 +211,7 @@ class ResourceRegistry(Registry):
         entry = _Entry(uri, content, options)
         what = f"resource {uri!r}"
         check_meta(options.meta, what)
-        if len(uri) > self._host.limits.max_uri_bytes:
+        if uri_bytes(uri) > self._host.limits.max_uri_bytes:
             raise UsageError(f"resource {uri[:100]!r}...: the URI is longer than limit max_uri_bytes allows")
         with self.lock:
             if uri in self:
@@ -263,7 +264,7 @@ class ResourceRegistry(Registry):
             uri = _decode_uri(exchange.params or b"{}").uri
         except msgspec.ValidationError as exc:
             raise RpcError(INVALID_PARAMS, f"{method}: {exc}") from None
-        if len(uri) > self._host.limits.max_uri_bytes:
+        if uri_bytes(uri) > self._host.limits.max_uri_bytes:
             raise RpcError(INVALID_PARAMS, f"{method}: the URI is longer than {self._host.limits.max_uri_bytes} bytes")
         return uri
 

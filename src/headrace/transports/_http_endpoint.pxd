@@ -75,6 +75,7 @@ cdef class Connection:
     cdef bint busy                       # the read callback runs: it flushes at its end
     cdef bint flush_due
     cdef bint output_full
+    cdef Py_ssize_t large                # size of a buffer that the transport may hold whole
     cdef list drain_waiters
 
     cdef Outbuf queue(self)

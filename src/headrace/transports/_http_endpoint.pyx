@@ -204,6 +204,7 @@ cdef class Connection:
     cdef int send_queued(self) except -1:
         cdef Outbuf out = self.out
         cdef object data
+        cdef Py_ssize_t n = 0
         if out is None:
             return 0
         self.out = None
@@ -211,17 +212,20 @@ cdef class Connection:
             out.clear()
         elif out.n >= LARGE:
             # The transport keeps a view of the buffer itself; it is not used again.
-            PyByteArray_Resize(out.store, out.n)
+            n = out.n
+            PyByteArray_Resize(out.store, n)
             data = out.store
+            self.large = max(self.large, n)
             self.write(data)
-            return 0
+            return self.endpoint.runtime.sending(n)
         elif out.n:
+            n = out.n
             self.write(out.take())
         if self.endpoint.handy is None:
             self.endpoint.handy = out
         elif len(self.endpoint.pool) < POOL_SIZE:
             self.endpoint.pool.append(out)
-        return 0
+        return self.endpoint.runtime.sending(n)
 
     cdef bint overfull(self) except -1:
         """More is queued than a peer that does not read may cost; see LineLink.open_message."""

@@ -49,7 +49,7 @@ cdef class HttpExchange(Sink):
     cpdef int end_stream(self) except -1
     cdef int retire(self) except -1
     cdef int status_for(self, Exchange ex, int code, int status) except -1
-    cdef int answer_error(self, int status, int code, str text) except -1
+    cdef int answer_error(self, int status, int code, str text, bytes id=*) except -1
     cdef int keep_alive(self) except -1
     cdef int detach(self) except -1
     cdef int cancel_running(self, str reason) except -1

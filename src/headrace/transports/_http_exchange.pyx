@@ -404,22 +404,23 @@ cdef class HttpExchange(Sink):
             self.session.post_ended(self.stream)
         return link.finished(self) if link is not None else 0
 
-    cdef int answer_error(self, int status, int code, str text) except -1:
+    cdef int answer_error(self, int status, int code, str text, bytes id=None) except -1:
         """Answers outside the mux, while nothing is committed."""
         cdef bint keep = self.keep_alive()
-        put_rpc_error(self.link.endpoint, self.link.queue(), status, code, text, None, self.extra or b"", not keep, False)
+        put_rpc_error(self.link.endpoint, self.link.queue(), status, code, text, id, self.extra or b"", not keep, False)
         return self.end()
 
     cdef int abandoned(self, Exchange ex) except -1:
         """No answer will come: the request was cancelled. The HTTP exchange ends all the same (MX-12)."""
+        cdef bytes id = None if ex is None else ex.id
         if self.closed or self.mode == DONE:
             return 0
         if self.mode == STREAMING:
             return self.end_stream()
         if self.session is not None and self.session.ended:
-            return self.answer_error(404, INVALID_REQUEST, "the session has ended")
+            return self.answer_error(404, INVALID_REQUEST, "the session has ended", id)
         if self.link.endpoint.closing:
-            return self.answer_error(503, INTERNAL_ERROR, "the server is shutting down")
+            return self.answer_error(503, INTERNAL_ERROR, "the server is shutting down", id)
         self.bare = False
         return self.accepted()
 

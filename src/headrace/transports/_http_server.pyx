@@ -63,6 +63,7 @@ cdef class HttpLink(RequestLink):
         self.phase = IDLE
         self.since = ep.tick
         ep.links.add(self)
+        ep.runtime.links.add(self)
         if ep.closing or ep.served >= ep.max_connections:
             if len(ep.links) > 2 * ep.max_connections:
                 self.abort()
@@ -108,6 +109,7 @@ cdef class HttpLink(RequestLink):
         self.transport = None
         self.write = None
         ep.links.discard(self)
+        ep.runtime.links.discard(self)
         if self.counted:
             self.counted = False
             ep.served -= 1
@@ -148,6 +150,21 @@ cdef class HttpLink(RequestLink):
         self.lose()
         if self.transport is not None:
             self.transport.abort()
+
+    @property
+    def unsent_bytes(self):
+        """Memory of output that the peer has not taken."""
+        cdef Py_ssize_t n = self.transport.get_write_buffer_size() if self.transport is not None else 0
+        if n == 0:
+            self.large = 0
+        return max(n, self.large) + (self.out.n if self.out is not None else 0)
+
+    def shed(self):
+        """The connections of the server hold too much output, and this one the most: it ends."""
+        if self.busy or (self.current is not None and self.current.writing):
+            self.endpoint.runtime.call_soon(self.abort)
+        else:
+            self.abort()
 
     cdef int take_in(self, const char *p, Py_ssize_t n) except -1:
         cdef Py_ssize_t used
@@ -480,6 +497,8 @@ cdef class HttpLink(RequestLink):
             self.drop_stored()
             self.drop_body()
             self.send_queued()
+            if self.phase != LINGER:
+                return 0  # it had to be given up
             if not self.reading:
                 self.reading = True
                 self.transport.resume_reading()

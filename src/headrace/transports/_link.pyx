@@ -49,6 +49,8 @@ cdef class LineLink(Sink):
         self.write = transport.write
         transport.set_write_buffer_limits(high=self.max_output)
         self.closed = False
+        if self.serves:
+            self.mux.runtime.links.add(self)
 
     def data_received(self, data):
         if self.closed or self.at_eof:
@@ -79,6 +81,7 @@ cdef class LineLink(Sink):
         self.transport = None
         self.write = None
         self.out.clear()
+        self.mux.runtime.links.discard(self)
         for timer in (self.stall_timer, self.drain_timer):
             if timer is not None:
                 timer.cancel()
@@ -240,6 +243,17 @@ cdef class LineLink(Sink):
         self.write(self.out.take())
         if self.stall_timer is None and self.transport is not None:
             self.watch()
+        if self.serves:
+            self.mux.runtime.sending(n)
+
+    @property
+    def unsent_bytes(self):
+        """Output that the peer has not taken."""
+        return self.out.n + self.transport.get_write_buffer_size() if self.transport is not None else 0
+
+    def shed(self):
+        """The connections of the server hold too much output, and this one the most: it ends."""
+        self.abort()
 
     cdef int open_response(self, Exchange ex, int code, int status) except -1:
         self.mark = self.out.n
@@ -255,6 +269,9 @@ cdef class LineLink(Sink):
             # requests and reads no answers must be cut off.
             self.overrun_due = True
             self.mux.runtime.call_soon(self.overrun)
+        if self.out.n > self.max_output and self.serves and not self.busy:
+            self.flush()  # many large answers of one turn: what they hold is weighed as they are made
+            return 0
         return self.wake()
 
     def overrun(self):

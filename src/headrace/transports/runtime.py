@@ -37,4 +37,5 @@ def make_runtime(limits: Limits, log: logging.Logger, workers: WorkerPool | None
         post=workers.post if workers is not None else loop.call_soon_threadsafe,
         report=report,
         max_in_flight=limits.max_in_flight_total,
+        max_unsent=limits.max_unsent_bytes,
     )
