@@ -1,7 +1,7 @@
 """Fixtures of the interop tests: the counterparts, and servers that live as long as one test module.
 
 Whatever headrace sends in these tests is validated: as a client by a tap on every `connect`, as the hosted toolbox by a
-recorder in front of it.
+recorder in front of it, on standard streams where it is started by way of `serving`.
 """
 
 import json
@@ -104,3 +104,14 @@ def toolbox():
 def paged():
     """URL of the server that lists three tools a page."""
     yield from _hosted(f"{support.TOOLBOX}:paged")
+
+
+@pytest.fixture(scope="module")
+def serving(tmp_path_factory):
+    """Gives the command that hosts a target on standard streams; what it sent is validated at the end of the module."""
+    folder = tmp_path_factory.mktemp("serving")
+    yield lambda *target: wire.recorded_command_each_time(support.serve_command(*target), folder)
+    talks = [wire.recorded_lines(each) for each in folder.iterdir()]
+    assert any(received for _, received in talks) or not talks
+    for sent, received in talks:
+        schemas.check(schemas.agreed(received, sent), sent, received)

@@ -4,7 +4,7 @@ import pytest
 
 from headrace import connect
 from interop.exercise import exercise, unknown_tool
-from interop.support import HERE, command_text, peer_over_http, run_json, serve_command
+from interop.support import HERE, command_text, peer_over_http, run_json
 
 pytestmark = pytest.mark.interop
 
@@ -13,7 +13,7 @@ SERVER = HERE / "peers" / "fastmcp_server.py"
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 def test_client(request, peers, transport):
-    target = request.getfixturevalue("toolbox") if transport == "http" else command_text(serve_command())
+    target = request.getfixturevalue("toolbox") if transport == "http" else command_text(request.getfixturevalue("serving")())
     seen = run_json([peers, HERE / "peers" / "fastmcp_client.py", target])
     assert {"add", "echo", "count", "point"} <= set(seen["tools"])
     assert seen["add"] == "3"

@@ -5,7 +5,7 @@ import pytest
 from headrace import connect
 from interop import schemas, wire
 from interop.exercise import QUESTIONS, exercise, features, unknown_tool, until
-from interop.support import HERE, command_text, peer_over_http, run_json, serve_command
+from interop.support import HERE, command_text, peer_over_http, run_json
 
 pytestmark = pytest.mark.interop
 
@@ -73,7 +73,7 @@ def test_sdk_server(run, request, peers_1, transport, revision):
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 def test_sdk_client(request, peers_1, transport):
-    target = request.getfixturevalue("toolbox") if transport == "http" else command_text(serve_command())
+    target = request.getfixturevalue("toolbox") if transport == "http" else command_text(request.getfixturevalue("serving")())
     seen = run_json([peers_1, HERE / "peers" / "sdk1_client.py", target])
     assert seen["protocol"] == "2025-11-25"
     assert seen["server"] == "toolbox"
@@ -122,7 +122,7 @@ def test_fastmcp_server(run, fastmcp):
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 def test_fastmcp_client(request, peers_1, transport):
-    target = request.getfixturevalue("toolbox") if transport == "http" else command_text(serve_command())
+    target = request.getfixturevalue("toolbox") if transport == "http" else command_text(request.getfixturevalue("serving")())
     seen = run_json([peers_1, HERE / "peers" / "fastmcp_client.py", target])
     assert {"add", "echo", "count", "point"} <= set(seen["tools"])
     assert seen["add"] == "3"

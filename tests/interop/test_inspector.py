@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from interop.support import NODE_PACKAGES, serve_command
+from interop.support import NODE_PACKAGES
 
 pytestmark = pytest.mark.interop
 
@@ -14,7 +14,7 @@ INSPECTOR = NODE_PACKAGES / "inspector" / "clients" / "launcher" / "build" / "in
 
 @pytest.fixture(params=["stdio", "http"])
 def inspect(request, node, tmp_path):
-    target = [request.getfixturevalue("toolbox")] if request.param == "http" else serve_command()
+    target = [request.getfixturevalue("toolbox")] if request.param == "http" else request.getfixturevalue("serving")()
 
     def run(*arguments):
         done = subprocess.run(

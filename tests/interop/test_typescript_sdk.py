@@ -4,7 +4,7 @@ import pytest
 
 from headrace import connect
 from interop.exercise import exercise, unknown_tool, until
-from interop.support import HERE, TOOLBOX, command_text, peer_over_http, run_json, serve_command
+from interop.support import HERE, TOOLBOX, command_text, peer_over_http, run_json
 
 pytestmark = pytest.mark.interop
 
@@ -17,7 +17,7 @@ def seen(request, node):
     if request.param == "http":
         targets = [request.getfixturevalue("toolbox"), request.getfixturevalue("paged")]
     else:
-        targets = [command_text(serve_command()), command_text(serve_command(f"{TOOLBOX}:paged"))]
+        targets = [command_text(request.getfixturevalue("serving")()), command_text(request.getfixturevalue("serving")(f"{TOOLBOX}:paged"))]
     return run_json([node, HERE / "node" / "client.mjs", *targets]) | {"transport": request.param}
 
 

@@ -5,7 +5,7 @@ import pytest
 from headrace import connect
 from interop import schemas, wire
 from interop.exercise import QUESTIONS, exercise, features, unknown_tool
-from interop.support import HERE, command_text, peer_over_http, run_json, serve_command
+from interop.support import HERE, command_text, peer_over_http, run_json
 
 pytestmark = pytest.mark.interop
 
@@ -16,7 +16,7 @@ SERVER = HERE / "node" / "server2.mjs"
 def seen(request, node):
     """What one run of the client saw."""
     transport, mode = request.param.split("-")
-    target = request.getfixturevalue("toolbox") if transport == "http" else command_text(serve_command())
+    target = request.getfixturevalue("toolbox") if transport == "http" else command_text(request.getfixturevalue("serving")())
     return run_json([node, HERE / "node" / "client2.mjs", mode, target]) | {"mode": mode, "transport": transport}
 
 
@@ -51,8 +51,9 @@ def test_client_gives_up(seen):
 
 
 def test_client_hears_of_changes(seen):
+    """SF-60, SF-70: unsolicited in the handshake era, on the listen that its option opens in the modern one."""
     assert seen["grown"]
-    assert seen["changed"] == (["tools"] if seen["mode"] == "legacy" else [])
+    assert seen["changed"] == ["tools"]
 
 
 def test_client_answers_questions(seen):

@@ -15,6 +15,12 @@ def recorded_command(command, folder: Path):
     return ["sh", "-c", script, str(folder), *command]
 
 
+def recorded_command_each_time(command, folder: Path):
+    """The same for a command that is started more than once: each time records into a folder of its own in `folder`."""
+    script = 'd=$(mktemp -d "$0/XXXXXX") && tee "$d/in" | "$@" | tee "$d/out"'
+    return ["sh", "-c", script, str(folder), *command]
+
+
 def recorded_lines(folder: Path):
     """(sent to the server, sent by the server): lists of messages."""
     return tuple([json.loads(line) for line in (folder / name).read_bytes().splitlines()] for name in ("in", "out"))

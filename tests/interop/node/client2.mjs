@@ -102,7 +102,7 @@ if (seen.tools.includes("ask_name")) {
   else await client.unsubscribeResource({ uri: "note://static" });
 }
 await call("grow", { name: `grown_${process.pid}` });
-await until(() => mode !== "legacy" || seen.changed.length);
+await until(() => seen.changed.length);
 seen.grown = (await client.listTools({}, { cacheMode: "bypass" })).tools.map((tool) => tool.name).includes(`grown_${process.pid}`);
 await client.close();
 console.log(JSON.stringify(seen));
