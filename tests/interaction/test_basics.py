@@ -200,11 +200,12 @@ def test_mx01_jr04_many_at_once(cell):
     """MX-01, JR-04, JR-05, B70: answers in any order find their callers."""
 
     async def trial(cell):
-        waits = [0.02 - n / 5000 for n in range(50)]
+        many = 8 if cell.transport in ("http", "sse") else 50  # each is a connection there, and stays for a while
+        waits = [0.02 - n / 5000 for n in range(many)]
         calls = [cell.client.call_tool("slow", {"seconds": wait, "tag": str(n)}) for n, wait in enumerate(waits)]
-        calls += [cell.client.call_tool("echo", {"text": str(n)}) for n in range(50)]
+        calls += [cell.client.call_tool("echo", {"text": str(n)}) for n in range(many)]
         answers = await asyncio.gather(*calls)
-        assert [answer.text for answer in answers] == [*map(str, range(50)), *map(str, range(50))]
+        assert [answer.text for answer in answers] == [*map(str, range(many)), *map(str, range(many))]
 
     cell.run(trial)
 

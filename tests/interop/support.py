@@ -56,8 +56,10 @@ def read_line(stream, seconds=20):
     """One line of an unbuffered pipe, or what came of it in time."""
     line = bytearray()
     end = time.monotonic() + seconds
+    poll = select.poll()  # unlike select() it takes any descriptor
+    poll.register(stream, select.POLLIN)
     while not line.endswith(b"\n"):
-        ready, _, _ = select.select([stream], [], [], max(0, end - time.monotonic()))
+        ready = poll.poll(max(0, end - time.monotonic()) * 1000)
         byte = os.read(stream.fileno(), 1) if ready else b""
         if not byte:
             break
