@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import os
+import signal
 import sys
 
 import pytest
@@ -11,6 +12,10 @@ try:
     import uvloop
 except ImportError:
     uvloop = None
+
+# A run in the background of a script ignores SIGINT, and so would the children that tests interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 CAP = 30.0  # seconds one test may spend on its loop
 
