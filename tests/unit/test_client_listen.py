@@ -407,6 +407,28 @@ def test_listens_are_not_opened_again_for_ever(run, quick):
     run(main)
 
 
+def test_b21_closing_ends_listens_that_wait_to_come_back(run):
+    """Neither the task of a dropped listen nor whoever iterates over it outlives the client."""
+
+    async def main():
+        before = asyncio.all_tasks()
+        dropped = asyncio.Event()
+        async with HttpScript(discover=DISCOVER, subscriptions_listen=listen_over_http("drop", "drop")) as peer:
+            async with connect(peer.url, on_list_changed=print) as client:
+                changes = client.listen(tools=True, on_drop=lambda end: dropped.set())
+                async with changes:
+                    await dropped.wait()
+                    await client.close()
+                    assert changes.closed
+                    with pytest.raises(StopAsyncIteration):
+                        await anext(changes)
+            await asyncio.sleep(0.05)
+            left = [t for t in asyncio.all_tasks() - before if "Listen._run" in repr(t)]
+            assert not left
+
+    run(main)
+
+
 def test_b113_callbacks_survive_the_servers_restarts(run, quick):
     """A graceful end and a drop: the listen behind the callbacks comes back, and the lists count as changed."""
 

@@ -193,7 +193,9 @@ class Listen:
     def start(self) -> None:
         """Opens the subscription in the background."""
         if self._task is None:
+            self._wire.watch.running.add(self)
             self._task = asyncio.get_running_loop().create_task(self._run())
+            self._task.add_done_callback(lambda _: self._wire.watch.running.discard(self))
 
     async def ready(self, timeout: float | None = None) -> Filter:
         """Waits for the acknowledgement and gives what was accepted.

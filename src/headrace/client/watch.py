@@ -73,6 +73,8 @@ class Watch:
         """Callbacks by subscribed URI."""
         self.listens: dict[int, Listen] = {}
         """Open listens by the id of their request."""
+        self.running: set[Listen] = set()
+        """Listens that are not over, those that wait to come back included."""
         self._foreign = False
         self.stopped = False
 
@@ -171,5 +173,5 @@ class Watch:
             self._updates.stop()
         for uri in list(self.subscribed):
             self.remove(uri)
-        for listen in list(self.listens.values()):
+        for listen in list(self.running):
             listen.stop()
