@@ -686,3 +686,19 @@ def test_what_a_pipe_reads_is_unchanged_and_what_a_terminal_shows_is_harmless():
     assert harmless(HOSTILE, io.StringIO()) == HOSTILE
     shown = harmless(f"a\r\n\tb é{HOSTILE}", Terminal())
     assert shown.startswith("a\n\tb é") and shown.replace("\n\t", "").isprintable()
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_leaves_no_command_behind(tmp_path, signum):
+    """A command that does not end at the end of its input is ended, though nobody can wait for us."""
+    pid = tmp_path / "pid"
+    code = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(60)"
+    with subprocess.Popen([*HEADRACE, "ls", "--", sys.executable, "-c", code, str(pid)], env=ENV) as process:
+        for _ in range(3000):
+            if pid.exists() and pid.read_text():
+                break
+            time.sleep(0.01)
+        process.send_signal(signum)
+        assert process.wait(30) == -signum
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid.read_text()), 0)

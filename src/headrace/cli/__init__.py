@@ -16,10 +16,14 @@ def main(argv: list[str] | None = None) -> None:
         print(f"headrace {__version__}")
         sys.exit(0)
     try:
-        import click  # noqa: F401
-    except ImportError:
-        print("headrace: the command line needs its extra: pip install 'headrace[cli]'", file=sys.stderr)
-        sys.exit(1)
-    from headrace.cli.app import run
+        try:
+            import click  # noqa: F401
+        except ImportError:
+            print("headrace: the command line needs its extra: pip install 'headrace[cli]'", file=sys.stderr)
+            sys.exit(1)
+        from headrace.cli.app import run
 
-    sys.exit(run(arguments))
+        status = run(arguments)
+    except KeyboardInterrupt:  # so early that nothing else knows what to do about it
+        status = 130
+    sys.exit(status)

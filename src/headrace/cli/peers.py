@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import os
 import re
+import signal
 import sys
 import traceback
 from collections.abc import Awaitable, Callable
@@ -162,7 +164,10 @@ def run_with(
     except (UsageError, ValueError) as exc:
         raise click.UsageError(str(exc)) from None
 
+    ended: list[int] = []
+
     async def main() -> T:
+        _end_in_order(ended)
         async with manager as client:
             if isinstance(answers := more.get("elicitation"), Answers) and client.server_info is not None:
                 answers.meet(client.server_info.title or client.server_info.name)
@@ -170,6 +175,12 @@ def run_with(
 
     try:
         return asyncio.run(main())
+    except asyncio.CancelledError:
+        if not ended:
+            raise
+        signal.signal(ended[0], signal.SIG_DFL)
+        signal.raise_signal(ended[0])
+        raise Failure("ended by a signal") from None
     except UsageError as exc:
         raise click.UsageError(str(exc)) from None
     except HeadraceError as exc:
@@ -181,6 +192,26 @@ def run_with(
         if isinstance(exc, RpcError) and exc.code == INTERNAL_ERROR and _may_show_log(target, options):
             text += "; run with --stderr to see the server's log"
         raise Failure(text) from exc
+
+
+def _end_in_order(ended: list[int]) -> None:
+    """SIGTERM and SIGHUP end the running task, so that no command of ours is left behind; a second one ends us at
+    once. ``ended`` gets the signal."""
+    loop = asyncio.get_running_loop()
+    task = asyncio.current_task()
+    assert task is not None
+
+    def end(signum: int) -> None:
+        loop.remove_signal_handler(signum)
+        ended.append(signum)
+        task.cancel()
+
+    for name in ("SIGTERM", "SIGHUP"):
+        signum = getattr(signal, name, None)
+        # Not where it is ignored (nohup) or somebody else's, nor in other threads than the main one.
+        if signum is not None and signal.getsignal(signum) is signal.SIG_DFL:
+            with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
+                loop.add_signal_handler(signum, end, signum)
 
 
 def _may_show_log(target: Any, options: dict[str, Any]) -> bool:
