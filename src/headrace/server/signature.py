@@ -183,7 +183,7 @@ def inspect_tool(
         parameters=tuple(parameters),
         arguments=arguments,
         decoder=msgspec.json.Decoder(arguments, dec_hook=decode_custom if has_custom else None),
-        has_raw=_has_raw(arguments),
+        has_raw=not all(_is_plain(parameter.type) for parameter in parameters) and _has_raw(arguments),
         positional=tuple(positional),
         keyword=tuple(keyword),
         context_parameter=context_parameter,
@@ -301,11 +301,21 @@ def _parameter(item: inspect.Parameter, hint: Any, description: str, index: int,
     return Parameter(item.name, attribute, prepared, default is NODEFAULT, default, description)
 
 
+_PLAIN = frozenset((str, int, float, bool))
+
+
+def _is_plain(tp: Any) -> bool:
+    """Types of which nothing has to be found out: most parameters of most tools."""
+    return isinstance(tp, type) and tp in _PLAIN
+
+
 def _with_metadata(tp: Any, metas: list[msgspec.Meta]) -> Any:
     return Annotated[(tp, *metas)] if metas else tp
 
 
 def _check_type(parameter: str, hint: Any, prepared: Any, where: str) -> None:
+    if _is_plain(prepared):
+        return
     what = f"{where}: parameter {parameter!r} has type {describe_type(hint)}"
     try:
         type_schema(prepared)
