@@ -170,6 +170,7 @@ def test_without_click_one_line_says_how_to_install_it():
         (["ls", "tcp:1:1", "--timeout", "-1"], "positive"),
         (["ls", "tcp:1:1", "--header", "a=b"], "headers"),
         (["ls", "http://h", "--header", "ab"], "NAME=VALUE"),
+        (["ls", "http://h", "--header", "a b=c"], "not a header name: 'a b'"),
         (["call", "tcp:1:1"], "name a server and a tool"),
         (["call", "tcp:1:1", "a=b"], "name of the tool"),
         (["call", "forecast", "city=Oslo"], "the server is missing: headrace call SERVER forecast city=Oslo"),
@@ -250,6 +251,7 @@ def test_failures_of_calls_are_status_1():
     plain_failure(headrace("call", "nothing", *SERVER), 1, r"unknown tool: nothing \(headrace ls lists them\)")
     plain_failure(headrace("call", "ad", "a=1", *SERVER), 1, r"unknown tool: ad; did you mean add\?")
     plain_failure(headrace("call", "add", "a=x", "b=1", *SERVER), 2, "a must be an integer, not 'x'")
+    plain_failure(headrace("call", "add", "a=1", "a=2", *SERVER), 2, "argument a is given twice")
     plain_failure(headrace("call", "sleep", "seconds=30", "--timeout", "0.2", *SERVER), 1, "no answer within 0.2 s")
     refused = "connection refused; is the server running"
     plain_failure(headrace("ls", "tcp:127.0.0.1:1"), 1, f"cannot connect to tcp:127.0.0.1:1: {refused}")

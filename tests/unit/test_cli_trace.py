@@ -44,6 +44,10 @@ def test_what_was_said_before_a_failure_is_shown():
     assert "server/discover" in done.stdout and "exited with status 3" in done.stderr.splitlines()[-1]
 
 
+def test_a_failed_tool_is_status_1():
+    assert "it went wrong" in headrace("trace", "fail", *SERVER, check=1).stdout
+
+
 def test_bad_usage():
     plain_failure(headrace("trace"), 2, "name a server")
     plain_failure(headrace("trace", "--proxy"), 2, "needs the command behind '--'")

@@ -23,6 +23,7 @@ from headrace.errors import (
 )
 from headrace.limits import Limits
 from headrace.mux import FunctionHandler, Mux, Revision
+from headrace.transports.address import why_not_connected
 from headrace.transports.http_client import HttpChannel, open_http, parse_url
 from headrace.transports.runtime import make_runtime
 
@@ -286,6 +287,17 @@ def test_https(run, tmp_path):
 
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     run(main)
+
+
+def test_an_answer_that_is_no_tls_is_told_in_plain_words():
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    talk = ssl.create_default_context().wrap_bio(incoming, outgoing, server_hostname="localhost")
+    with pytest.raises(ssl.SSLWantReadError):
+        talk.do_handshake()
+    incoming.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    with pytest.raises(ssl.SSLError) as caught:
+        talk.do_handshake()
+    assert why_not_connected(caught.value) == "the answer is no TLS; is it an http:// URL?"
 
 
 # ---------------------------------------------------------------- the pool

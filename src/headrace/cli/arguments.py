@@ -59,7 +59,11 @@ def arguments_of(pairs: list[Given], base: dict[str, Any], schema: dict[str, Any
     Raises WrongArguments for what is not JSON then, or of another type.
     """
     result = dict(base)
+    seen: set[str] = set()
     for given in pairs:
+        if given.key in seen:
+            raise WrongArguments(f"argument {given.key} is given twice; several values are {given.key}:='[1, 2]'")
+        seen.add(given.key)
         types = _types(schema, given.key)
         if given.as_json or (types and "string" not in types):
             shown = given.value if len(given.value) <= 40 else given.value[:40] + "..."

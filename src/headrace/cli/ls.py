@@ -112,7 +112,9 @@ def _schemas(kind: str, entry: dict[str, Any]) -> None:
     for argument in arguments if kind == "prompts" and isinstance(arguments, list) else ():
         if isinstance(argument, dict):
             needed = " (required)" if argument.get("required") is True else ""
-            print(harmless(f"    {argument.get('name')}{needed}: {_summary(argument)}", sys.stdout))
+            about = _summary(argument)
+            line = f"    {argument.get('name')}{needed}{f': {about}' if about else ''}"
+            print(harmless(line, sys.stdout))
 
 
 def _shown(kind: str, entry: dict[str, Any]) -> str:

@@ -121,8 +121,10 @@ def _session(
                     schema = _schema(result, rest[0])
             if unread:
                 break
+        status = 0
         if rest and not unread:
-            await client.request("tools/call", {"name": rest[0], "arguments": arguments_of(pairs, {}, schema)})
+            call = {"name": rest[0], "arguments": arguments_of(pairs, {}, schema)}
+            status = 1 if (await client.request("tools/call", call)).get("isError") is True else 0
         if stay:
             while not client.closed and not unread:
                 await asyncio.sleep(0.1)
@@ -130,7 +132,7 @@ def _session(
             raise unread[0]
         if stay:
             raise Failure("the server ended the connection")
-        return 0
+        return status
 
     return run_with(server, command, options, body, tap=tap)
 

@@ -49,6 +49,8 @@ def why_not_connected(exc: Exception) -> str:
         return "there is no such socket; is the server running?"
     if isinstance(exc, socket.gaierror):
         return f"{exc.strerror or exc}; is the host name right?"
+    if getattr(exc, "reason", None) in ("WRONG_VERSION_NUMBER", "PACKET_LENGTH_TOO_LONG"):
+        return "the answer is no TLS; is it an http:// URL?"
     return str(getattr(exc, "strerror", None) or exc or type(exc).__name__)
 
 
