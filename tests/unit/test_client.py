@@ -647,6 +647,9 @@ def test_raw_requests_and_notifications(run, revision):
         (7, {}, "cannot connect to a int"),
         ("tcp:h:1", {"headers": {"a": "b"}}, "headers"),
         ("tcp:h:1", {"env": {}}, "commands"),
+        ("http://h", {"headers": {"a b": "c"}}, "headers: not a header name: 'a b'"),
+        ("http://h", {"headers": {"a": "b\nc"}}, "headers: header 'a' holds a control character"),
+        ("http://h", {"headers": {"a": 7}}, "headers: "),
         ("tcp:h:1", {"timeout": 0}, "positive"),
         ("tcp:h:1", {"client_info": {"name": "x"}}, "client_info"),
     ],
@@ -655,6 +658,19 @@ def test_usage_errors_are_one_plain_line(target, options, text):
     with pytest.raises(UsageError, match=text) as caught:
         connect(target, **options)
     assert "\n" not in str(caught.value)
+
+
+def test_a_connect_that_was_not_entered_says_so(run):
+    async def main():
+        waiting = connect("http://127.0.0.1:1/mcp")
+        with pytest.raises(AttributeError, match=r"`async with connect\(\.\.\.\) as client:`; then client.call_tool"):
+            await waiting.call_tool("x")
+        with pytest.raises(AttributeError, match=r"is to be entered: [^;]*$"):
+            waiting.nothing_of_ours()
+        with pytest.raises(TypeError, match="entered, not awaited"):
+            await waiting
+
+    run(main)
 
 
 # --- closing -----------------------------------------------------------------------------------------

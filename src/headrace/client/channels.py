@@ -12,12 +12,13 @@ import shlex
 from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from headrace.errors import ConnectFailed, HeadraceError, LocalProtocolError
+from headrace.errors import ConnectFailed, HeadraceError, LocalProtocolError, UsageError
 from headrace.jsonrpc import R3, R5
 from headrace.mux import Mux
 from headrace.transports._link import LineLink
 from headrace.transports.runtime import make_runtime
 from headrace.transports.tap import tapped
+from headrace.wire._http1 import header_line
 
 if TYPE_CHECKING:
     from headrace.client.recovery import Recovery
@@ -170,6 +171,11 @@ class HttpTarget(Target):
     def __init__(
         self, url: str, *, headers: Mapping[str, str] | None, ssl: Any, transport: str | None = None
     ) -> None:
+        for name, value in (headers or {}).items():
+            try:
+                header_line(name, value)
+            except (LocalProtocolError, TypeError) as exc:
+                raise UsageError(f"headers: {exc}") from None
         self.text = url
         self.transport = transport
         # The path counts: one origin may serve several servers.

@@ -314,6 +314,13 @@ class _Connect:
         self._ping_interval = ping_interval
         self._client: Client | None = None
 
+    def __getattr__(self, name: str) -> Any:
+        hint = f"; then client.{name}" if hasattr(Client, name) else ""
+        raise AttributeError(f"connect() is to be entered: `async with connect(...) as client:`{hint}")
+
+    def __await__(self) -> Any:
+        raise TypeError("connect() is entered, not awaited: `async with connect(...) as client:`")
+
     async def __aenter__(self) -> Client:
         if self._client is not None:
             raise RuntimeError("this connect() is in use already; call connect() again")
