@@ -149,7 +149,7 @@ def test_jr35_bad_requests(run):
     errors, shape = serve(run, make(), body)
     assert [e["code"] for e in errors] == [-32602] * len(bad)
     assert errors[4]["message"] == "prompt 'review': style: not one of the allowed values: \"short\", \"long\""
-    assert errors[5]["message"] == "prompt 'typed': count: expected int, got str"
+    assert errors[5]["message"] == "prompt 'typed': count: expected int, got 'x'"
     assert errors[6]["message"] == "prompt 'typed': argument 'options': it is no JSON"
     assert "nope" in errors[0]["message"] and "'code' is missing" in errors[1]["message"]
     assert "'options'" in errors[6]["message"]

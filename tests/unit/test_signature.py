@@ -593,3 +593,19 @@ def test_pydantic_models_and_fields() -> None:
     assert "secret" not in text
     with pytest.raises(msgspec.ValidationError):
         signature.decoder.decode(b'{"user":{"name":"a"},"limit":0}')
+
+
+def test_a_context_without_annotation_is_an_argument_and_warned_of(caplog):
+    def tool(ctx, a: int) -> str: ...
+
+    found = inspect_tool(tool, context_type=Context)
+    assert found.input_schema["required"] == ["ctx", "a"]
+    assert [r.getMessage() for r in caplog.records] == [
+        "tool 'tool': the parameter 'ctx' has no annotation, so clients have to give it; is `ctx: Context` meant?"
+    ]
+    caplog.clear()
+
+    def fine(ctx: Context, context: str) -> str: ...
+
+    inspect_tool(fine, context_type=Context)
+    assert not caplog.records

@@ -7,6 +7,7 @@ booleans, dates and enums from their text, everything with members from its JSON
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -127,7 +128,10 @@ class PromptEntry:
                 return msgspec.json.decode(text, type=parameter.type, dec_hook=decode_custom)
             return _from_text(text, parameter.type)
         except msgspec.ValidationError as exc:
-            raise self._misfit(describe_value_error(exc, parameter.name, self.signature)) from None
+            why = describe_value_error(exc, parameter.name, self.signature)
+            if parameter.name not in self.structured:
+                why = re.sub(r", got str$", lambda _: f", got {text[:64]!r}", why)  # all of them are strings
+            raise self._misfit(why) from None
         except (msgspec.DecodeError, UnicodeError, RecursionError):
             raise self._misfit(f"argument {parameter.name!r}: it is no JSON") from None
 

@@ -16,6 +16,7 @@ wire. Decisions a user meets:
 import copy
 import functools
 import inspect
+import logging
 import re
 from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple, Optional, get_origin
@@ -48,6 +49,8 @@ from headrace.server.schema import (
 )
 
 __all__ = ("Parameter", "ToolSignature", "inspect_tool")
+
+_log = logging.getLogger("headrace.server")
 
 
 class Parameter(NamedTuple):
@@ -159,6 +162,11 @@ def inspect_tool(
             context_parameter = item.name
             context_position = None if by_keyword else len(positional)
             continue
+        if context_type is not None and hint is item.empty and item.name in ("ctx", "context"):
+            _log.warning(
+                "%s: the parameter %r has no annotation, so clients have to give it; is `%s: %s` meant?",
+                where, item.name, item.name, context_type.__name__,
+            )  # fmt: skip
         parameter = _parameter(item, hint, docs.get(item.name, ""), len(parameters), where)
         parameters.append(parameter)
         if by_keyword:
