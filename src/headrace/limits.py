@@ -149,6 +149,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Tasks that a server keeps, ended ones included (TK-05). Beyond: the call is refused (-32603, HTTP 503)."""
     max_tasks_per_principal: int = 1_000
     """Tasks kept of one caller; all callers without authentication count as one. Beyond: as max_tasks."""
+    max_task_params_bytes: int = 64 * _MIB
+    """Params of all calls that run as tasks now. Beyond: as max_tasks."""
     max_task_ttl: float = 86_400.0
     """Seconds from a task's creation until it is deleted, at most. A longer wish is cut."""
     max_task_result_bytes: int = 16 * _MIB

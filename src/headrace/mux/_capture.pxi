@@ -49,6 +49,7 @@ cdef class Captured(Exchange):
 
     cdef int ended(self) except -1:
         cdef Mux mux = self.mux
+        self.release()
         if not self.counted:
             return 0
         self.counted = False

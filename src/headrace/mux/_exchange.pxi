@@ -43,10 +43,11 @@ cdef class Exchange:
         """True while an answer or a notification can still be sent."""
         return self.state == RUNNING and not self.sink.closed
 
-    def release(self):
+    cpdef int release(self) except -1:
         """Lets go of the raw params and _meta: for requests that stay open long after they were read."""
         self.params = None
         self.meta = None
+        return 0
 
     cdef int keep(self, const hr_envelope *env) except -1:
         """Copies params and _meta for handlers that look at them."""
@@ -109,6 +110,9 @@ cdef class Exchange:
 
     cdef int ended(self) except -1:
         cdef Mux mux = self.mux
+        # A traceback may hold this in a cycle until the collector runs, which knows nothing of sizes; a task
+        # holds it as long as it runs.
+        self.release()
         if not self.counted:
             return 0
         self.counted = False

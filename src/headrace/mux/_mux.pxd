@@ -89,6 +89,7 @@ cdef class Exchange:
     cdef readonly bint resumed           # params brings answers or state of an earlier round (MX-32)
     cdef object __weakref__
 
+    cpdef int release(self) except -1
     cpdef bint tell(self, bytes method, bytes params) except? False
     cdef int keep(self, const hr_envelope *env) except -1
     cdef int run_coroutine(self, object coro) except -1

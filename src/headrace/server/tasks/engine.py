@@ -48,6 +48,7 @@ class TaskEngine:
         self.ttl = ttl
         self.poll = max(1, round(poll_interval * 1000))
         self.runs: dict[str, Run] = {}
+        self._held = 0  # bytes of the params of runs that are tasks
         self._owners: dict[str, str] = {}
         self._jobs: set[asyncio.Task[Any]] = set()
         self._listener: asyncio.Task[None] | None = None
@@ -143,6 +144,7 @@ class TaskEngine:
         await self._keep(exchange, run)
         if not exchange.open:
             # Given up meanwhile: nobody would ever know its id.
+            self.forget(run)
             self.background(self.store.delete(run.task.id))
             raise RpcError(INTERNAL_ERROR, "the request was given up")
         self._adopt(run)
@@ -210,6 +212,20 @@ class TaskEngine:
 
     async def _keep(self, exchange: Exchange, run: Run) -> None:
         """Creates the task in the store, and takes it back when the request is given up meanwhile."""
+        size = len(exchange.params or b"")
+        if self._held + size > self.server.limits.max_task_params_bytes:
+            raise RpcError(
+                INTERNAL_ERROR, "the tasks that run hold too much (limit max_task_params_bytes)", http_status=503
+            )
+        self._held += size
+        run.held = size
+        try:
+            await self._create(run)
+        except BaseException:
+            self.forget(run)
+            raise
+
+    async def _create(self, run: Run) -> None:
         try:
             await self.store.create(run.task)
         except TasksFull as exc:
@@ -242,6 +258,8 @@ class TaskEngine:
     def forget(self, run: Run) -> None:
         """The run is over; its task may still be asked for."""
         self.runs.pop(run.task.id, None)
+        self._held -= run.held
+        run.held = 0
 
     def publish(self, run: Run) -> None:
         """Tells whoever follows the task of its state (TK-27, TK-03)."""

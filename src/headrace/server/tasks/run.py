@@ -87,6 +87,8 @@ class Run(Asker):
         """Who is told of a 2025-11-25 task; None without a session (HO-35): then its client polls."""
         self.captured: Captured | None = None
         self.questions: dict[str, Question] = {}
+        self.held = 0
+        """Bytes of the params that the engine counts for it."""
         self.is_task = False
         """False while a run may still be answered directly."""
         loop = asyncio.get_running_loop()
