@@ -98,7 +98,7 @@ def test_ls_shows_every_kind(server):
     assert all(line.startswith("prompt ") for line in headrace("ls", "--prompts", *server, check=0).stdout.splitlines())
     shown = headrace("ls", "--schemas", "--tools", *server, check=0).stdout
     assert '    arguments: {\n      "type": "object"' in shown and "docs://" not in shown
-    assert "    language (required):" in headrace("ls", "--schemas", "--prompts", *server, check=0).stdout
+    assert "    language (required)\n    code\n" in headrace("ls", "--schemas", "--prompts", *server, check=0).stdout
     found = json.loads(headrace("ls", "--json", *server, check=0).stdout)
     assert [each["uri"] for each in found["resources"]] == ["docs://intro", "docs://picture"]
     assert [each["uriTemplate"] for each in found["resourceTemplates"]] == ["docs://page/{number}"]
