@@ -149,3 +149,30 @@ def test_who_waits_for_a_task_is_told_when_the_store_fails_at_its_end(run):
 def test_the_store_that_was_given_is_used_empty_as_it_is():
     store = MemoryTaskStore()
     assert len(store) == 0 and make(store)._tasks.engine.store is store
+
+
+@pytest.mark.parametrize("instead", [False, True])
+def test_tk22_tasks_go_to_the_file_of_that_name_when_the_old_one_was_deleted(run, tmp_path, instead):
+    """What is acknowledged after that is found by the next process."""
+    path = tmp_path / "t.db"
+
+    async def main():
+        store = SqliteTaskStore(path)
+        app = make(store)
+        async with app.running():
+            pipe = Pipe(app)
+            old = (await pipe.call("work", meta=TASKS))["result"]["taskId"]
+            for name in ("t.db", "t.db-wal", "t.db-shm"):
+                (tmp_path / name).unlink(missing_ok=True)
+            if instead:
+                path.touch(mode=0o600)
+            gone = await pipe.ask(1, "tasks/get", {"taskId": old}, meta=TASKS)
+            assert gone["error"]["code"] == -32602
+            new = (await pipe.call("work", meta=TASKS))["result"]["taskId"]
+            pipe.mux.close()
+        again = make(SqliteTaskStore(path))
+        async with again.running():
+            found = await Pipe(again).ask(1, "tasks/get", {"taskId": new}, meta=TASKS)
+            assert found["result"]["status"] == "failed"  # its server was stopped
+
+    run(main)

@@ -130,6 +130,7 @@ class SqliteTaskStore(TaskStore):
         except Exception as exc:
             _tell(loop, [(ready, None, self._wrapped(exc))])
             return
+        file = _file_of(self.path)
         # The tasks of dead processes are settled before anybody asks for them.
         outcomes = self._transact(db, [(self._fail_orphans, ready)])
         _tell(loop, outcomes)
@@ -149,6 +150,13 @@ class SqliteTaskStore(TaskStore):
                 except Empty:
                     break
             if batch:
+                if _file_of(self.path) != file:
+                    # Deleted or replaced: what goes to the old file would be acknowledged and lost.
+                    with contextlib.suppress(Exception):  # the old one says what is wrong, or serves on
+                        fresh = _open(self.path)
+                        db.close()
+                        db = fresh
+                        file = _file_of(self.path)
                 _tell(loop, self._transact(db, batch))
         db.close()
         _tell(loop, [(stopping, None, None)])
@@ -304,6 +312,15 @@ class SqliteTaskStore(TaskStore):
             for row in rows:
                 _write(db, _task(*row).changed(status=FAILED, message=ORPHANED, inputs={}, payload=payload))
             db.execute("DELETE FROM signals WHERE worker = ?", (worker,))
+
+
+def _file_of(path: Path) -> tuple[int, int] | None:
+    """What the name stands for now."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _open(path: Path) -> sqlite3.Connection:
