@@ -237,7 +237,20 @@ def test_listens_of_a_connection_and_of_the_server_are_bounded(run):
         own = await pipe.ask("own", "subscriptions/listen", {"notifications": ALL}, meta=META)
         other.send(0, "subscriptions/listen", {"notifications": ALL}, meta=META)
         all_ = await other.ask("all", "subscriptions/listen", {"notifications": ALL}, meta=META)
-        return own, all_, await pipe.call("tool")
+        # What ends gives its place back, to the connection and to the server.
+        for id in (1, 0):
+            pipe.send(None, "notifications/cancelled", {"requestId": id})
+        await until(lambda: len(app.hub.listens) == 1)
+        assert sum(app.hub._open.values()) == 1
+        pipe.out.clear()
+        for n in range(2):
+            pipe.send(n, "subscriptions/listen", {"notifications": ALL}, meta=META)
+        assert [tag(message) for message in pipe.out] == [0, 1]
+        pipe.mux.close()
+        await until(lambda: len(app.hub.listens) == 1)
+        other.mux.close()
+        await until(lambda: not app.hub.listens and not app.hub._open)
+        return own, all_, await Pipe(app).call("tool")
 
     own, all_, call = serve(run, app, body)
     assert own["error"]["code"] == all_["error"]["code"] == -32603

@@ -22,7 +22,7 @@ from headrace.protocol.urls import uri_bytes
 
 if TYPE_CHECKING:
     from headrace.limits import Limits
-    from headrace.mux import Runtime
+    from headrace.mux import Mux, Runtime
     from headrace.protocol.session import ServerSession
 
 __all__ = ("KINDS", "Hub", "Listen")
@@ -195,6 +195,7 @@ class Hub:
         self._kinds: dict[str, None] = {}
         self._uris: dict[str, None] = {}
         self._tasks: list[tuple[str, bytes]] = []
+        self._open: dict[Mux, int] = {}  # listens of each connection
         self._followed = 0  # bytes of the URIs in _watchers, once for each who watches
         self._queue: dict[_Receiver, None] = {}
         """Receivers that are to send in this turn or the next ones."""
@@ -217,8 +218,8 @@ class Hub:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        for table in (self.listens, self._receivers, self._watchers, self._task_watchers, self._kinds, self._uris,
-                      self._queue):  # fmt: skip
+        for table in (self.listens, self._open, self._receivers, self._watchers, self._task_watchers, self._kinds,
+                      self._uris, self._queue):  # fmt: skip
             table.clear()
         self._tasks.clear()
         self._followed = 0
@@ -409,6 +410,7 @@ class Hub:
         accepted, listen = self._accept(exchange, wanted)
         exchange.release()
         self.listens[listen] = None
+        self._open[exchange.mux] = self._open.get(exchange.mux, 0) + 1
         for uri in listen.uris:
             self._watch(uri, listen)
         for task_id in listen.tasks:
@@ -431,12 +433,8 @@ class Hub:
         limits = self.server.limits
         if len(self.listens) >= limits.max_listens_total:
             raise RpcError(INTERNAL_ERROR, "too many subscriptions are open on this server", http_status=503)
-        if exchange.sink.persistent:
-            own = sum(listen.exchange.mux is exchange.mux for listen in self.listens)
-            if own >= limits.max_listens:
-                raise RpcError(
-                    INTERNAL_ERROR, f"too many subscriptions: at most {limits.max_listens} of one connection"
-                )
+        if exchange.sink.persistent and self._open.get(exchange.mux, 0) >= limits.max_listens:
+            raise RpcError(INTERNAL_ERROR, f"too many subscriptions: at most {limits.max_listens} of one connection")
 
     def _accept(self, exchange: Exchange, wanted: _Wanted) -> tuple[dict[str, Any], Listen]:
         """The accepted subset (SF-71) and the listen for it."""
@@ -473,7 +471,11 @@ class Hub:
 
     def forget(self, listen: Listen) -> None:
         """Called by a listen that is over."""
-        self.listens.pop(listen, None)
+        if listen in self.listens:
+            del self.listens[listen]
+            left = self._open.pop(listen.exchange.mux, 0) - 1
+            if left > 0:
+                self._open[listen.exchange.mux] = left
         for uri in listen.uris:
             self._unwatch_uri(uri, listen)
         for task_id in listen.tasks:
