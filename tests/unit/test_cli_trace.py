@@ -100,3 +100,18 @@ def test_a_reader_that_has_enough_ends_a_trace_quietly():
             process.stdout.close()
             complaints = process.stderr.read()
             assert process.wait(60) in (0, 141) and complaints == b""
+
+
+def test_a_proxy_whose_reader_is_gone_ends():
+    """A command that writes more than a pipe holds is told, instead of waiting for a reader for ever."""
+    code = "import sys\nwhile True: sys.stdout.write('x' * 80 + '\\n')"
+    with subprocess.Popen(
+        [*HEADRACE, "trace", "--proxy", "--", sys.executable, "-c", code],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=ENV,
+    ) as process:
+        process.stdout.read(5)
+        process.stdout.close()
+        assert process.wait(30) != 0

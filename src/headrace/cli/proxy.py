@@ -52,8 +52,12 @@ def run_between(command: list[str], printer: TrafficPrinter) -> int:
     feeding = threading.Thread(
         target=_copy, args=(sys.stdin.fileno(), child.stdin.fileno(), shower(True), child.stdin.close), daemon=True
     )
-    reading = threading.Thread(target=_copy, args=(child.stdout.fileno(), sys.stdout.fileno(), shower(False)))
-    reading.daemon = True
+    # With its reader gone the command has to hear of it, or it would wait for ever to be read.
+    reading = threading.Thread(
+        target=_copy,
+        args=(child.stdout.fileno(), sys.stdout.fileno(), shower(False), child.stdout.close),
+        daemon=True,
+    )
     feeding.start()
     reading.start()
     try:
@@ -81,7 +85,7 @@ def _copy(
                     view = view[os.write(target, view) :]
             finally:
                 show(data)  # delivered first: a long message takes its time to be shown
-    show(None)
     if done is not None:
         with contextlib.suppress(OSError):
             done()
+    show(None)

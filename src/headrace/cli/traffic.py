@@ -11,6 +11,7 @@ import msgspec
 
 __all__ = ("TrafficPrinter",)
 
+_PIECE = 65_536
 _MAX_OPEN = 10_000  # requests whose answers are awaited: beyond that times are not told
 
 
@@ -108,6 +109,11 @@ def _one_line(message: bytes | None) -> str:
     if message is None:
         return ""
     text = message.decode("utf-8", "replace")
+    # In pieces: a list of all characters of a long message would take twenty times its size.
+    return "".join([_plain(text[at : at + _PIECE]) for at in range(0, len(text), _PIECE)])
+
+
+def _plain(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" if c not in "\r\n\t" else " " for c in text)
