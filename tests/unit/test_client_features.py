@@ -254,3 +254,28 @@ def test_b80_the_switch_of_the_connection_works_alone_for_every_method(run, meth
 
     steps = 10
     run(main)
+
+
+def test_thousands_of_invalid_definitions_are_told_of_briefly_and_lists_end(run, caplog, monkeypatch):
+    """One line each for the first, one for the rest; a list that grows for ever is refused."""
+    monkeypatch.setattr("headrace.client.lists.MAX_ENTRIES", 50)
+    good = {"name": "t", "inputSchema": {"type": "object"}}
+    cursors = iter(range(1_000))
+
+    def tools(message, writer):
+        if "cursor" not in message["params"] and not endless:
+            return {"resultType": "complete", "tools": [5] * 3_000 + [good]}
+        return {"resultType": "complete", "tools": [good] * 20, "nextCursor": str(next(cursors))}
+
+    endless = []
+
+    async def main():
+        async with Script(discover=MODERN, tools_list=tools) as peer, connect(peer.target) as client:
+            assert [t.name for t in await client.list_tools()] == ["t"]
+            assert caplog.text.count("was left out") == 20 and "2980 more tool definitions" in caplog.text
+            endless.append(True)
+            with pytest.raises(RemoteProtocolError, match="do not end"):
+                await client.list_tools()
+            assert peer.methods.count("tools/list") == 4
+
+    run(main)

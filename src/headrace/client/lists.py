@@ -29,6 +29,8 @@ P = TypeVar("P", ToolsPage, ResourcesPage, TemplatesPage, PromptsPage)
 
 MAX_PAGES = 10_000
 """Pages of one list, after which the server is taken to be in a loop."""
+MAX_ENTRIES = 1_000_000
+"""Entries of one list, likewise."""
 
 
 class _List:
@@ -146,7 +148,7 @@ class Lists(Core):
             cursor = page.next_cursor
             if cursor is None:
                 return entries
-            if cursor in seen or len(seen) >= MAX_PAGES:
+            if cursor in seen or len(seen) >= MAX_PAGES or len(entries) > MAX_ENTRIES:
                 raise RemoteProtocolError(f"{what.method}: the pages of the server do not end")
             seen.add(cursor)
 
