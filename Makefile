@@ -58,7 +58,13 @@ asan: $(VENV)/.ready-test
 	LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc \
 		PYTHONPATH=$(ASAN_LIB) $(PYTEST) --timeout 300 tests/unit/test_lines.py tests/unit/test_envelope.py tests/unit/test_http1.py tests/unit/test_sse.py tests/property tests/unit/test_mux.py
 
-test: test-c lint test-release test-debug
+# What the network has to give and what the compiler has to do go side by side; the tests themselves one after
+# the other, as they want the machine.
+test: $(VENV)/.ready
+	@$(MAKE) --no-print-directory -j3 build peers test-c $(VENV)/.ready-test
+	@$(MAKE) --no-print-directory -j2 lint debug
+	@$(MAKE) --no-print-directory test-release
+	@$(MAKE) --no-print-directory test-debug
 
 test-c:
 	@$(MAKE) --no-print-directory -C tests/csrc test

@@ -48,7 +48,7 @@ socket at Ctrl-C or SIGTERM, when requests in flight have been answered (--drain
 @click.option("--allow-host", metavar="HOST", multiple=True, help="Host names HTTP requests may be for. Repeatable.")
 @click.option("--allow-origin", metavar="ORIGIN", multiple=True, help="Web origins that may call. Repeatable.")
 @click.option("--cors-origin", metavar="ORIGIN", multiple=True, help="Origins that get CORS headers. Repeatable.")
-@click.option("--json-only", is_flag=True, help="Never answer HTTP with an event stream.")
+@click.option("--json-only", is_flag=True, help="Answer requests over HTTP with JSON alone: no notes on the way.")
 @click.option("--no-resume", is_flag=True, help="HTTP event streams have no ids: clients cannot resume them.")
 @click.option(
     "--retry-interval",
