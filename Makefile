@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PY := $(BIN)/python
 # A test that fails on a crowded machine gets a second chance, and the summary says so (R).
-PYTEST := $(PY) -m pytest -q -p no:cacheprovider -n 3 --dist loadfile --reruns 2 -rR
+PYTEST := $(PY) -m pytest -q -p no:cacheprovider -n 4 --dist loadfile --reruns 2 -rR
 DEBUG_LIB := build/debug/lib
 ASAN_LIB := build/asan/lib
 
