@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ("TaskEngine",)
 
+_LAST_TURN = 0.1  # seconds for cancelled work of the store to end
 _SWEEP_EVERY = 15.0
 _SIGNALS_EVERY = 0.25
 _STOPPED = "the server was stopped before the task was done"
@@ -85,8 +86,12 @@ class TaskEngine:
             await asyncio.wait(self._jobs, timeout=until - loop.time())
         if self._jobs:
             self.server.log.error("the last states of tasks could not be kept in time")
-        for job in list(self._jobs):
+        left = list(self._jobs)
+        for job in left:
             job.cancel()
+        if left:
+            # A turn for them to let go of their tasks; one that does not heed its cancel keeps nobody.
+            await asyncio.wait(left, timeout=_LAST_TURN)
         self._owners.clear()
 
     def background(self, coro: Coroutine[Any, Any, Any]) -> None:
