@@ -153,7 +153,10 @@ static inline hr_token *params_member(scanner *k)
     hr_envelope *out = k->out;
     switch (k->key_len) {
     case 3: return KEY_IS(k, "uri") ? &out->uri : NULL;
-    case 4: return KEY_IS(k, "name") ? &out->name : NULL;
+    case 4:
+        if (KEY_IS(k, "name")) return &out->name;
+        if (KEY_IS(k, "task")) out->tasked = 1;
+        return NULL;
     case 5: return KEY_IS(k, "_meta") ? &out->meta : NULL;
     case 6:
         if (KEY_IS(k, "cursor")) return &out->cursor;

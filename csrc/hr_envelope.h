@@ -21,6 +21,7 @@ typedef struct {
     uint8_t id_usable; /* id is a string or an integer: it may be echoed, also after an error */
     uint8_t id_small;  /* id is an integer within 18 digits (and not -0): id_int holds it */
     uint8_t resumed;   /* params has inputResponses or requestState (MX-32): it is worth a look */
+    uint8_t tasked;    /* params has task (TK-02) */
     int64_t id_int;
     const char *reason; /* a literal, when kind is HR_INVALID */
     size_t fault;       /* the offset at which reading stopped, when the text is not JSON */

@@ -180,6 +180,28 @@ static void rebase(void)
     free(copy);
 }
 
+/* MX-32, TK-02: members of params that change how a request is served, wherever their names are only text. */
+static void asking(void)
+{
+    static const struct { const char *params; int resumed, tasked; } cases[] = {
+        { "{\"name\":\"a\"}", 0, 0 },
+        { "{\"name\":\"task\",\"arguments\":{\"task\":{},\"requestState\":1,\"inputResponses\":2}}", 0, 0 },
+        { "{\"_meta\":{\"task\":1},\"uri\":\"requestState\"}", 0, 0 },
+        { "{\"name\":\"a\",\"task\":{}}", 0, 1 },
+        { "{\"t\\u0061sk\":null}", 0, 1 },
+        { "{\"requestState\":\"s\"}", 1, 0 },
+        { "{\"inputResponses\":{},\"task\":{\"ttl\":1}}", 1, 1 },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[256];
+        hr_envelope e;
+        const int n = snprintf(text, sizeof text, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"m\",\"params\":%s}",
+                               cases[i].params);
+        CHECK(hr_envelope_scan(text, (size_t)n, 256, 0, &e) == HR_OK, "%s", cases[i].params);
+        CHECK(e.resumed == cases[i].resumed && e.tasked == cases[i].tasked, "%s", cases[i].params);
+    }
+}
+
 /* B108: 5,000,000 levels on a stack of 256 KiB. */
 static void *deep(void *unused)
 {
@@ -205,6 +227,7 @@ int main(void)
     pthread_t thread;
     run_vectors();
     rebase();
+    asking();
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, 256 * 1024);
     if (pthread_create(&thread, &attributes, deep, NULL) != 0) return 2;

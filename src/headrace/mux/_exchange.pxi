@@ -54,6 +54,7 @@ cdef class Exchange:
         if env.params.n:
             self.params = PyBytes_FromStringAndSize(env.params.p, env.params.n)
         self.resumed = env.resumed
+        self.tasked = env.tasked
         if env.meta.type == HR_T_OBJECT:
             self.meta = PyBytes_FromStringAndSize(env.meta.p, env.meta.n)
         return 0

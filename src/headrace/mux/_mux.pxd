@@ -87,6 +87,7 @@ cdef class Exchange:
     cdef bint failing                    # an error is being answered
     cdef bint renewed                    # another future has taken the place of the one that is done
     cdef readonly bint resumed           # params brings answers or state of an earlier round (MX-32)
+    cdef readonly bint tasked            # params asks for a task (TK-02)
     cdef object __weakref__
 
     cpdef int release(self) except -1

@@ -26,6 +26,7 @@ cdef class ToolHandler(Handler):
     cdef object invoke(self, Exchange ex, object args)
     cdef bint scalar(self, object result) except -1
     cdef object structured(self, object result)
+    cdef object decoded(self, Exchange ex, object raw)
     cdef object second_look(self, Exchange ex, object exc, object raw)
 
 
@@ -33,7 +34,7 @@ cdef class NamedHandler(Handler):
     # A method whose params.name chooses the handler: tools/call.
     cdef readonly dict handlers          # name (bytes, UTF-8) -> Handler
     cdef object missing                  # (name: str) -> RpcError
-    cdef public object guard             # (exchange, name) -> RpcError or None, for params that hold "task"; or None
+    cdef public object guard             # (exchange, name) -> RpcError or None, for params with a task member; or None
     cdef bytes last_name
     cdef Handler last_handler
 

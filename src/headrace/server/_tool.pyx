@@ -71,24 +71,11 @@ cdef extern from *:
         }
         return 0;
     }
-
-    /* Whether [p, p + n) holds the m bytes at `what`. */
-    static int hr_find(const char *p, size_t n, const char *what, size_t m)
-    {
-        const char *e = p + n;
-        while ((size_t)(e - p) >= m && (p = memchr(p, what[0], (size_t)(e - p) - m + 1)) != NULL) {
-            if (memcmp(p, what, m) == 0)
-                return 1;
-            p++;
-        }
-        return 0;
-    }
     """
     enum:
         HR_MAX_VECTOR
     object hr_call_fields(object function, object args, object names, object context, Py_ssize_t at)
     bint hr_has_null(const char *p, Py_ssize_t n) noexcept
-    bint hr_find(const char *p, size_t n, const char *what, size_t m) noexcept
 
 cdef enum:
     MODE_INLINE = 0
@@ -184,30 +171,28 @@ cdef class ToolHandler(Handler):
         else:
             return ex.fail(RpcError(INVALID_PARAMS, "arguments must be an object"))
         try:
-            args = PyObject_CallOneArg(self.decode, raw)
-        except Exception as exc:
-            args = self.second_look(ex, exc, raw)
-            if args is None:
-                return 0
+            args = self.decoded(ex, raw)
         finally:
             if type(raw) is memoryview:
                 raw.release()
+        if args is None:
+            return 0
         if self.context_type is not None:
             ex.keep(env)
         return self.run(ex, args)
 
     cdef int again(self, Exchange ex) except -1:
-        cdef object raw
         if ex.params is None:
             raise UsageError(f"tool {self.name!r} asks for input: give it a parameter annotated with Context")
-        raw = bytes(decode_call(ex.params).arguments)
+        args = self.decoded(ex, bytes(decode_call(ex.params).arguments))
+        return 0 if args is None else self.run(ex, args)
+
+    cdef object decoded(self, Exchange ex, object raw):
+        """The arguments Struct; None when they did not fit and the exchange is answered."""
         try:
-            args = PyObject_CallOneArg(self.decode, raw)
+            return PyObject_CallOneArg(self.decode, raw)
         except Exception as exc:
-            args = self.second_look(ex, exc, raw)
-            if args is None:
-                return 0
-        return self.run(ex, args)
+            return self.second_look(ex, exc, raw)
 
     cdef int run(self, Exchange ex, object args) except -1:
         cdef object result
@@ -398,8 +383,7 @@ cdef class NamedHandler(Handler):
 
     `handlers` maps names (UTF-8 bytes) to handlers and is shared with the registry that fills it;
     `missing(name)` makes the RpcError for a name that is not there (JR-35). `guard(exchange, name)`, where it
-    is set, sees requests whose params hold the text ``"task"`` before a handler that makes no tasks; it
-    gives the RpcError to answer with, or None.
+    is set, sees requests whose params have a ``task`` before a handler that makes no tasks; it gives the RpcError to answer with, or None.
     """
 
     def __init__(self, dict handlers not None, missing):
@@ -443,9 +427,7 @@ cdef class NamedHandler(Handler):
             return ex.fail(self.missing(token_str(&env.name)))
         if env.log_level.n and ex.revision.modern and token_str(&env.log_level) not in LEVELS:
             return ex.fail(RpcError(INVALID_PARAMS, "unknown log level"))  # SF-41
-        if self.guard is not None and type(handler) is not Diverted and hr_find(
-            env.params.p, env.params.n, b'"task"', 6
-        ):
+        if env.tasked and self.guard is not None and type(handler) is not Diverted:
             ex.keep(env)
             error = self.guard(ex, token_str(&env.name))
             if error is not None:

@@ -49,6 +49,7 @@ cdef extern from "hr_envelope.h" nogil:
         uint8_t id_usable
         uint8_t id_small
         uint8_t resumed
+        uint8_t tasked
         int64_t id_int
         const char *reason
         size_t fault

@@ -191,7 +191,7 @@ class TasksFeature:
         return RpcError(METHOD_NOT_FOUND, f"tool {name!r} does not run as a task")
 
     def _wish(self, exchange: Exchange) -> _Wish | None:
-        if exchange.revision.name != R4 or exchange.params is None or b'"task"' not in exchange.params:
+        if exchange.revision.name != R4 or not exchange.tasked:
             return None  # without the capability ``task`` means nothing (TK-02)
         wish = _read(exchange, _CallParams, "tools/call").task
         if wish is msgspec.UNSET:
