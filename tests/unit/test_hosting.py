@@ -1,7 +1,11 @@
 """Stopping a host: bounded in time whatever handlers do, all listeners at once."""
 
+import asyncio
+import contextlib
+import functools
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -13,6 +17,8 @@ from pathlib import Path
 import pytest
 
 import headrace
+from headrace import Context, Server, UsageError, connect
+from headrace.transports.http_options import HttpOptions
 
 SERVER = """
     import asyncio
@@ -96,3 +102,59 @@ def test_all_listeners_stop_at_once(loop_name, start, tmp_path):
             if late.recv(100) == b"":
                 raise ConnectionResetError
         assert child.wait(15) == 0
+
+
+@pytest.mark.parametrize(
+    "options, kind, text",
+    [
+        ({"allowed_host": ["a"]}, TypeError, "unknown option 'allowed_host'; HTTP endpoints have path, ssl, allowed_hosts"),
+        ({"path": "mcp"}, UsageError, "path 'mcp' must begin with a slash"),
+        ({"path": "/a?b"}, UsageError, "no space"),
+        ({"sealed_sessions": True, "stateless": True}, UsageError, "exclude each other"),
+    ],
+)
+@pytest.mark.parametrize("where", [{"http": 0}, {"unix": "x.sock"}, {}])
+def test_wrong_options_are_told_before_anything_is_opened(run, tmp_path, monkeypatch, where, options, kind, text):
+    """Also where there is no HTTP endpoint: an option that nobody reads is a mistake."""
+    entered = []
+    monkeypatch.chdir(tmp_path)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(server):
+        entered.append(1)
+        yield
+
+    app = Server("t", version="1", lifespan=lifespan)
+    with pytest.raises(kind, match=re.escape(text)):
+        run(functools.partial(app.serve, **where, **options))
+    assert entered == [] and os.listdir(tmp_path) == []
+
+
+def test_every_option_reaches_its_endpoint(run, tmp_path):
+    """HO-34: ``principal_of`` among them; the others have tests of their own."""
+    seen = []
+    app = Server("t", version="1")
+
+    def principal_of(fields):
+        seen.append(dict(fields)[b"x-user"])
+        return "somebody"
+
+    @app.tool
+    async def who(ctx: Context) -> str:
+        return str(ctx.principal)
+
+    async def main():
+        ready = asyncio.get_running_loop().create_future()
+        host = asyncio.create_task(
+            app.serve(http=0, path="/p", principal_of=principal_of, on_ready=lambda names: ready.set_result(names[0]))
+        )
+        url = await ready
+        assert url.endswith("/p")
+        async with connect(url, headers={"X-User": "ada"}) as client:
+            assert (await client.call_tool("who")).text == "somebody"
+        host.cancel()
+        await asyncio.wait([host])
+
+    run(main)
+    assert set(seen) == {b"ada"}
+    assert set(HttpOptions.__annotations__) >= {"path", "ssl", "legacy_sse", "stateless", "sealed_sessions", "principal_of"}

@@ -7,7 +7,7 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from headrace.errors import UsageError
 from headrace.limits import DEFAULT, Limits
@@ -26,13 +26,11 @@ from headrace.transports.runtime import make_runtime
 from headrace.transports.workers import WorkerPool
 
 if TYPE_CHECKING:
-    import ssl as ssl_module
-
-    from headrace.protocol.event_store import EventStore
     from headrace.protocol.seal import Sealer
     from headrace.protocol.tasks.store import TaskStore
     from headrace.server.extensions import Extension
     from headrace.server.tasks.feature import TasksFeature
+    from headrace.transports.http_options import HttpOptions
     from headrace.wire import Envelope
 
 __all__ = ("Server",)
@@ -316,27 +314,17 @@ class Server(Registration):
         unix: str | None = None,
         tcp: str | int | tuple[str, int] | None = None,
         stdio: bool | None = None,
-        path: str = "/mcp",
-        ssl: ssl_module.SSLContext | None = None,
-        allowed_hosts: list[str] | None = None,
-        allowed_origins: list[str] | None = None,
-        cors_origins: list[str] | None = None,
-        json_only: bool = False,
-        event_store: bool | Callable[[str], EventStore] = True,
-        retry_interval: float | None = None,
-        legacy_sse: bool | str = False,
-        sealed_sessions: bool = False,
-        stateless: bool = False,
         on_ready: Callable[[list[str]], Any] | None = None,
+        **options: Unpack[HttpOptions],
     ) -> None:
         """Hosts the server until the task is cancelled, on stdio or where ``http``, ``unix`` or ``tcp`` say.
 
-        The parameters are those of :func:`headrace.server.hosting.serve`.
+        The parameters are those of :func:`headrace.server.hosting.serve`; ``options`` are
+        :class:`headrace.transports.http_options.HttpOptions`: ``path``, ``ssl``, ``legacy_sse`` and so on.
         """
-        where = {key: value for key, value in locals().items() if key != "self"}
         from headrace.server.hosting import serve
 
-        await serve(self, **where)
+        await serve(self, http=http, unix=unix, tcp=tcp, stdio=stdio, on_ready=on_ready, **options)
 
     def run(
         self,
@@ -345,26 +333,15 @@ class Server(Registration):
         unix: str | None = None,
         tcp: str | int | tuple[str, int] | None = None,
         stdio: bool | None = None,
-        path: str = "/mcp",
-        ssl: ssl_module.SSLContext | None = None,
-        allowed_hosts: list[str] | None = None,
-        allowed_origins: list[str] | None = None,
-        cors_origins: list[str] | None = None,
-        json_only: bool = False,
-        event_store: bool | Callable[[str], EventStore] = True,
-        retry_interval: float | None = None,
-        legacy_sse: bool | str = False,
-        sealed_sessions: bool = False,
-        stateless: bool = False,
         on_ready: Callable[[list[str]], Any] | None = None,
         loop: str = "auto",
+        **options: Unpack[HttpOptions],
     ) -> None:
         """Hosts the server, blocking, until Ctrl-C or SIGTERM, or the end of stdin on stdio.
 
-        The parameters are those of :func:`headrace.server.hosting.serve`; ``loop`` is ``"uvloop"``,
-        ``"asyncio"`` or ``"auto"`` (uvloop where it is installed).
+        The parameters are those of :meth:`serve`; ``loop`` is ``"uvloop"``, ``"asyncio"`` or ``"auto"``
+        (uvloop where it is installed).
         """
-        where = {key: value for key, value in locals().items() if key != "self"}
         from headrace.server.hosting import run
 
-        run(self, **where)
+        run(self, loop=loop, http=http, unix=unix, tcp=tcp, stdio=stdio, on_ready=on_ready, **options)

@@ -5,16 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
-from headrace.errors import UsageError
 from headrace.transports.address import parse_address
+from headrace.transports.http_options import HttpOptions, check_options
 from headrace.transports.run import run_until_stopped
 
 if TYPE_CHECKING:
-    import ssl as ssl_module
-
-    from headrace.protocol.event_store import EventStore
     from headrace.server.app import Server
     from headrace.transports.stdio import StdioClaim
 
@@ -30,60 +27,31 @@ async def serve(
     unix: str | None = None,
     tcp: Address | None = None,
     stdio: bool | None = None,
-    path: str = "/mcp",
-    ssl: ssl_module.SSLContext | None = None,
-    allowed_hosts: list[str] | None = None,
-    allowed_origins: list[str] | None = None,
-    cors_origins: list[str] | None = None,
-    json_only: bool = False,
-    event_store: bool | Callable[[str], EventStore] = True,
-    retry_interval: float | None = None,
-    legacy_sse: bool | str = False,
-    sealed_sessions: bool = False,
-    stateless: bool = False,
     claimed: StdioClaim | None = None,
     on_ready: Callable[[list[str]], Any] | None = None,
+    **options: Unpack[HttpOptions],
 ) -> None:
     """Hosts ``server`` until the task is cancelled, or until the end of stdin when stdio is served.
 
     ``http`` and ``tcp`` are ``"HOST:PORT"``, a port (on the loopback address) or ``(host, port)``;
-    ``unix`` is a socket path; ``stdio`` is the default when none of them is given. ``path`` is the
-    HTTP endpoint; ``allowed_hosts``, ``allowed_origins`` and ``cors_origins`` see
-    :mod:`headrace.transports.guards`; ``json_only`` never answers with an event stream;
-    ``event_store``, ``retry_interval``, ``legacy_sse``, ``sealed_sessions`` and ``stateless`` see
-    :func:`headrace.transports.http_server.serve_http`. ``claimed``
+    ``unix`` is a socket path; ``stdio`` is the default when none of them is given. ``claimed``
     is a claim of standard input and output made earlier, before anything could print. ``on_ready``
-    is called with the addresses once all of them accept connections.
+    is called with the addresses once all of them accept connections. ``options`` are those of the HTTP
+    endpoint, see :class:`headrace.transports.http_options.HttpOptions`.
 
-    Raises OSError when an address cannot be had, :class:`UsageError` for a wrong one, and what the
-    server's lifespan raises, in each case before anything is served.
+    Raises OSError when an address cannot be had, :class:`UsageError` for a wrong one, TypeError for an unknown
+    option, and what the server's lifespan raises, in each case before anything is served.
     """
+    check_options(options)
     stdio = _wants_stdio(http=http, unix=unix, tcp=tcp, stdio=stdio)
     http_at = parse_address(http) if http is not None else None
     tcp_at = parse_address(tcp) if tcp is not None else None
-    if not path.startswith("/"):
-        raise UsageError(f"path {path!r} must begin with a slash")
     async with server.running(), _Listeners() as listeners:
         addresses: list[str] = []
         if http_at is not None:
             from headrace.transports.http_server import serve_http
 
-            listener = await serve_http(
-                server,
-                host=http_at[0],
-                port=http_at[1],
-                path=path,
-                ssl=ssl,
-                allowed_hosts=allowed_hosts,
-                allowed_origins=allowed_origins,
-                cors_origins=cors_origins,
-                json_only=json_only,
-                event_store=event_store,
-                retry_interval=retry_interval,
-                legacy_sse=legacy_sse,
-                sealed_sessions=sealed_sessions,
-                stateless=stateless,
-            )
+            listener = await serve_http(server, host=http_at[0], port=http_at[1], **options)
             listeners.add(listener)
             addresses.append(listener.url)
         if unix is not None or tcp_at is not None:

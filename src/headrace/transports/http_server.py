@@ -10,8 +10,7 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Unpack
 
 from headrace.errors import UsageError
 from headrace.protocol.http_door import HttpDoor
@@ -20,12 +19,8 @@ from headrace.transports._http_endpoint import Endpoint
 from headrace.transports._http_server import HttpLink
 from headrace.transports.address import format_address
 from headrace.transports.guards import Guards
+from headrace.transports.http_options import HttpOptions, check_options
 from headrace.transports.stream import remove_stale_socket
-
-if TYPE_CHECKING:
-    import ssl as ssl_module
-
-    from headrace.protocol.event_store import EventStore
 
 __all__ = ("HttpListener", "serve_http")
 
@@ -165,21 +160,10 @@ async def serve_http(
     host: str | None = None,
     port: int | None = None,
     unix: str | None = None,
-    path: str = "/mcp",
-    ssl: ssl_module.SSLContext | None = None,
-    allowed_hosts: Iterable[str] | None = None,
-    allowed_origins: Iterable[str] | None = None,
-    cors_origins: Iterable[str] | None = None,
-    json_only: bool = False,
-    event_store: bool | Callable[[str], EventStore] = True,
-    retry_interval: float | None = None,
-    legacy_sse: bool | str = False,
-    sealed_sessions: bool = False,
-    stateless: bool = False,
-    principal_of: Callable[[list[tuple[bytes, bytes]]], Any] | None = None,
     sock: socket.socket | None = None,
     reuse_port: bool = False,
     backlog: int = 1024,
+    **options: Unpack[HttpOptions],
 ) -> HttpListener:
     """Serves ``server`` over Streamable HTTP, both eras on one endpoint (VN-60).
 
@@ -188,37 +172,28 @@ async def serve_http(
         ``header_parameters``.
     :param host, port: address to listen on; port 0 picks a free one. Or ``unix``, a socket path, or
         ``sock``, a bound socket.
-    :param path: the endpoint; everything else is 404.
-    :param ssl: a server context: HTTPS.
-    :param allowed_hosts, allowed_origins, cors_origins: see :class:`headrace.transports.guards.Guards`.
-    :param json_only: answers are never event streams: notifications of requests are dropped.
-    :param event_store: True: streams of sessions have event ids, and clients can resume them from memory
-        (``limits.max_resume_events`` and the like); False: they cannot; or a function that makes the
-        :class:`headrace.protocol.event_store.EventStore` of a session id.
-    :param retry_interval: seconds that clients of 2025-11-25 wait before they resume; None leaves it to them.
-    :param legacy_sse: serve the HTTP+SSE transport of 2024-11-05 as well (LS-07): True puts its two endpoints,
-        ``sse`` and ``messages``, beside ``path``; or the path of its event stream.
     :param reuse_port: SO_REUSEPORT, for several processes on one port.
-    :param sealed_sessions: the id of a session carries it, sealed under ``HEADRACE_SECRET``: every process
-        with this secret serves it (:mod:`headrace.protocol.sealed_sessions`).
-    :param stateless: the handshake era without sessions: each POST stands for itself (HO-35).
-    :param principal_of: says whose a request is, by its header fields (names in lower case); a session is
-        served to the principal that began it and unknown to others (HO-34).
+    :param backlog: connections that wait to be accepted.
+    :param options: see :class:`headrace.transports.http_options.HttpOptions`.
 
     Raises OSError when the address cannot be had, :class:`UsageError` for wrong arguments.
     """
-    if sealed_sessions and stateless:
-        raise UsageError("sealed_sessions and stateless exclude each other: a stateless server has no sessions")
+    check_options(options)
     if sum(given is not None for given in (host, unix, sock)) != 1:
         raise UsageError("serve_http needs one of host, unix and sock")
-    if not path.startswith("/") or not path.isascii() or any(c in path for c in " ?#"):
-        raise UsageError(f"path {path!r} must begin with a slash and hold no space, ? or #")
+    path = options.get("path", "/mcp")
+    tls = options.get("ssl")
     bind = host
     if sock is not None:
         name = sock.getsockname()
         bind = name[0] if isinstance(name, tuple) else None
-    guards = Guards(bind, allowed_hosts=allowed_hosts, allowed_origins=allowed_origins, cors_origins=cors_origins)
-    if sealed_sessions:
+    guards = Guards(
+        bind,
+        allowed_hosts=options.get("allowed_hosts"),
+        allowed_origins=options.get("allowed_origins"),
+        cors_origins=options.get("cors_origins"),
+    )
+    if options.get("sealed_sessions"):
         from headrace.protocol.seal import SECRET_VARIABLE
         from headrace.protocol.sealed_sessions import SealedSessions
 
@@ -228,31 +203,33 @@ async def serve_http(
             )
         sessions: SessionStore = SealedSessions(server)
     else:
-        sessions = SessionStore(server, event_store=event_store, retry_interval=retry_interval)
-    door = HttpDoor(server, sessions, stateless=stateless)
+        sessions = SessionStore(
+            server, event_store=options.get("event_store", True), retry_interval=options.get("retry_interval")
+        )
+    door = HttpDoor(server, sessions, stateless=options.get("stateless", False))
     endpoint = Endpoint(
         server,
         door=door,
         sessions=sessions,
         guards=guards,
         path=path,
-        json_only=json_only,
-        principal_of=principal_of,
+        json_only=options.get("json_only", False),
+        principal_of=options.get("principal_of"),
     )
-    if legacy_sse:
+    if legacy_sse := options.get("legacy_sse"):
         from headrace.protocol.legacy_sessions import LegacySessions
 
         endpoint.legacy = LegacySessions(server, sessions, *_legacy_paths(path, legacy_sse))
-    listener = HttpListener(server, endpoint, path, ssl is not None)
+    listener = HttpListener(server, endpoint, path, tls is not None)
     loop = asyncio.get_running_loop()
     if unix is not None:
         remove_stale_socket(unix)
-        made = await loop.create_unix_server(listener._connect, unix, ssl=ssl, backlog=backlog)
+        made = await loop.create_unix_server(listener._connect, unix, ssl=tls, backlog=backlog)
     elif sock is not None:
-        made = await loop.create_server(listener._connect, sock=sock, ssl=ssl, backlog=backlog)
+        made = await loop.create_server(listener._connect, sock=sock, ssl=tls, backlog=backlog)
     else:
         made = await loop.create_server(
-            listener._connect, host, port or 0, ssl=ssl, backlog=backlog, reuse_port=reuse_port or None
+            listener._connect, host, port or 0, ssl=tls, backlog=backlog, reuse_port=reuse_port or None
         )
     listener._listening(made, unix)
     return listener

@@ -1,0 +1,61 @@
+"""What can be said about an HTTP endpoint, wherever it is opened from: serve_http, Server.serve, Server.run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from headrace.errors import UsageError
+
+if TYPE_CHECKING:
+    import ssl as ssl_module
+
+    from headrace.protocol.event_store import EventStore
+
+__all__ = ("HttpOptions", "check_options")
+
+
+class HttpOptions(TypedDict, total=False):
+    """Options of an HTTP endpoint; all of them may be left out."""
+
+    path: str
+    """The endpoint, ``/mcp`` by default; everything else is 404."""
+    ssl: ssl_module.SSLContext | None
+    """A server context: HTTPS."""
+    allowed_hosts: Iterable[str] | None
+    """Host names that requests may be for, see :class:`headrace.transports.guards.Guards`."""
+    allowed_origins: Iterable[str] | None
+    """Web origins that may call, see :class:`headrace.transports.guards.Guards`."""
+    cors_origins: Iterable[str] | None
+    """Web origins that get CORS headers, see :class:`headrace.transports.guards.Guards`."""
+    json_only: bool
+    """Answers are never event streams: notifications of requests are dropped."""
+    event_store: bool | Callable[[str], EventStore]
+    """True (the default): streams of sessions have event ids, and clients can resume them from memory
+    (``limits.max_resume_events`` and the like); False: they cannot; or a function that makes the
+    :class:`headrace.protocol.event_store.EventStore` of a session id."""
+    retry_interval: float | None
+    """Seconds that clients of 2025-11-25 wait before they resume; None (the default) leaves it to them."""
+    legacy_sse: bool | str
+    """Serve the HTTP+SSE transport of 2024-11-05 as well (LS-07): True puts its two endpoints, ``sse`` and
+    ``messages``, beside ``path``; or the path of its event stream."""
+    sealed_sessions: bool
+    """The id of a session carries it, sealed under ``HEADRACE_SECRET``: every process with this secret serves
+    it (:mod:`headrace.protocol.sealed_sessions`)."""
+    stateless: bool
+    """The handshake era without sessions: each POST stands for itself (HO-35)."""
+    principal_of: Callable[[list[tuple[bytes, bytes]]], Any] | None
+    """Says whose a request is, by its header fields (names in lower case); a session is served to the
+    principal that began it and unknown to others (HO-34)."""
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    """Raises TypeError for a name that is no option, :class:`UsageError` for values that cannot be served."""
+    for name in options:
+        if name not in HttpOptions.__annotations__:
+            raise TypeError(f"unknown option {name!r}; HTTP endpoints have {', '.join(HttpOptions.__annotations__)}")
+    path = options.get("path", "/mcp")
+    if not path.startswith("/") or not path.isascii() or any(c in path for c in " ?#"):
+        raise UsageError(f"path {path!r} must begin with a slash and hold no space, ? or #")
+    if options.get("sealed_sessions") and options.get("stateless"):
+        raise UsageError("sealed_sessions and stateless exclude each other: a stateless server has no sessions")
