@@ -5,7 +5,7 @@ from typing import Final
 __all__ = (
     "CLIENT_CAPABILITIES", "CLIENT_INFO", "HANDSHAKE_REVISIONS", "HEADER_MISMATCH", "INTERNAL_ERROR",
     "INVALID_PARAMS", "INVALID_REQUEST", "LATEST_HANDSHAKE", "LOG_LEVEL", "LOG_LEVELS", "METHOD_NOT_FOUND",
-    "MISSING_CLIENT_CAPABILITY", "MODERN_REVISIONS", "PARSE_ERROR", "PROTOCOL_VERSION", "R1", "R2", "R3", "R4",
+    "MISSING_CLIENT_CAPABILITY", "MODERN_REVISIONS", "NAMED", "PARSE_ERROR", "PROTOCOL_VERSION", "R1", "R2", "R3", "R4",
     "R5", "RESOURCE_NOT_FOUND", "REVISIONS", "SERVER_INFO", "SUBSCRIPTION_ID", "UNSUPPORTED_VERSION",
 )  # fmt: skip
 
@@ -38,6 +38,17 @@ CLIENT_INFO: Final = "io.modelcontextprotocol/clientInfo"
 LOG_LEVEL: Final = "io.modelcontextprotocol/logLevel"
 SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
 SUBSCRIPTION_ID: Final = "io.modelcontextprotocol/subscriptionId"
+
+NAMED: Final = {
+    "tools/call": "name",
+    "prompts/get": "name",
+    "resources/read": "uri",
+    "tasks/get": "taskId",
+    "tasks/update": "taskId",
+    "tasks/cancel": "taskId",
+    "tasks/result": "taskId",
+}
+"""Methods that mean one thing by name, and the member of params that names it (HN-03)."""
 
 LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 """From low to high (SF-40)."""

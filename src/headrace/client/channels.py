@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shlex
+from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -75,7 +76,7 @@ class Channel:
         self.sink.close()
 
 
-class Target:
+class Target(ABC):
     """Where a server is. ``text`` names it in messages; ``reopens``: a new connection may be tried when
     the server ends the first one because it does not know ``server/discover``."""
 
@@ -89,13 +90,13 @@ class Target:
     may_be_sse = False
     """Whether :meth:`open_sse` may be tried."""
 
+    @abstractmethod
     async def open(self, session: ClientSession, limits: Limits) -> Channel:
         """Opens a connection. Raises :class:`ConnectFailed`."""
-        raise NotImplementedError
 
     async def open_sse(self, session: ClientSession, limits: Limits) -> Channel:
-        """Opens a connection over the transport of 2024-11-05."""
-        raise NotImplementedError
+        """Opens a connection over the transport of 2024-11-05. Raises :class:`ConnectFailed`."""
+        raise ConnectFailed(f"cannot connect to {self.text}: HTTP+SSE needs an http:// or https:// URL")
 
 
 def _mux(session: ClientSession, limits: Limits) -> Mux:

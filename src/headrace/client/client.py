@@ -13,7 +13,7 @@ from headrace.client.schemas import OutputSchemas
 from headrace.client.subscriptions import Subscriptions
 from headrace.client.tasks import TaskHandle, read_legacy_made
 from headrace.errors import ConnectionClosed, LocalProtocolError, NotOffered, UsageError
-from headrace.jsonrpc import LOG_LEVEL, LOG_LEVELS, R3
+from headrace.jsonrpc import LOG_LEVEL, LOG_LEVELS, NAMED, R3
 
 if TYPE_CHECKING:
     from headrace.client.channels import Channel
@@ -22,14 +22,6 @@ if TYPE_CHECKING:
 __all__ = ("Client",)
 
 _MAX_PREFIXES = 1_024
-_NAMED = {
-    "tools/call": "name",
-    "prompts/get": "name",
-    "resources/read": "uri",
-    "tasks/get": "taskId",
-    "tasks/update": "taskId",
-    "tasks/cancel": "taskId",
-}
 
 
 class Client(Subscriptions):
@@ -223,7 +215,7 @@ class Client(Subscriptions):
             raise LocalProtocolError("initialize was sent already, or does not exist in this era")
         rest = dict(params) if params is not None else {}
         meta = rest.pop("_meta", None)
-        name = rest.get(_NAMED.get(method, ""))
+        name = rest.get(NAMED.get(method, ""))
         result = await self._request(
             method,
             members(as_object(rest, "params")),

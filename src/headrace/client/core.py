@@ -8,6 +8,7 @@ between them are the rounds of client input.
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -83,7 +84,7 @@ class Options:
         self.validate = validate
 
 
-class Core:
+class Core(ABC):
     """The connection of a client and its requests. Use :class:`headrace.Client`."""
 
     def __init__(self, channel: Channel, agreement: Agreement, options: Options) -> None:
@@ -483,5 +484,6 @@ class Core:
         self._agreement = self._recovery.agreement
         return True
 
+    @abstractmethod
     async def _refresh_tools(self) -> None:
-        raise NotImplementedError
+        """Reads the list of tools anew, past what is kept of it."""

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 from headrace.client.arguments import as_object, encode, members
 from headrace.client.results import decode_any
 from headrace.errors import UsageError
+from headrace.jsonrpc import NAMED
 
 if TYPE_CHECKING:
     from headrace.client.request import Request
 
 __all__ = ("ClientCall", "ClientMiddleware", "Next", "check_layers", "run_layers")
-
-_NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
 
 class ClientCall:
@@ -53,7 +52,7 @@ class ClientCall:
     @property
     def name(self) -> str | None:
         """Which tool, prompt or resource (URI) is meant; None for other methods."""
-        value = self.params.get(_NAMED.get(self.method, ""))
+        value = self.params.get(NAMED.get(self.method, ""))
         return value if isinstance(value, str) else None
 
     @property
@@ -72,7 +71,7 @@ class ClientCall:
         request = self._request.copy()
         if self._params is not None:
             request.body = members(as_object(self._params, "params"))
-            if request.method in _NAMED:
+            if request.method in NAMED:
                 request.name = self.name
             if request.method == "tools/call":
                 request.arguments = encode(self.arguments)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from headrace.errors import RpcError, ToolError, UsageError
-from headrace.jsonrpc import INVALID_PARAMS, SERVER_INFO
+from headrace.jsonrpc import INVALID_PARAMS, NAMED, SERVER_INFO
 from headrace.mux import Exchange, FunctionHandler, Handler, RawResult, capture
 from headrace.protocol.context import Context
 
@@ -26,15 +26,6 @@ __all__ = ("Approval", "Audit", "Call", "Layer", "Metrics", "Middleware", "Next"
 
 _encode_json = msgspec.json.Encoder().encode
 _decode_json = msgspec.json.Decoder().decode
-_NAMED = {
-    "tools/call": "name",
-    "prompts/get": "name",
-    "resources/read": "uri",
-    "tasks/get": "taskId",
-    "tasks/update": "taskId",
-    "tasks/cancel": "taskId",
-    "tasks/result": "taskId",
-}
 
 _OWN = frozenset({"initialize", "ping", "server/discover", "logging/setLevel", "subscriptions/listen"})
 """Served by the protocol itself: a middleware around them could only break them."""
@@ -91,7 +82,7 @@ class Call:
     @property
     def name(self) -> str | None:
         """Which tool, prompt, resource (URI) or task (id) is meant; None for other methods."""
-        member = _NAMED.get(self.method)
+        member = NAMED.get(self.method)
         value = self.params.get(member) if member is not None else None
         return value if isinstance(value, str) else None
 
