@@ -9,6 +9,7 @@ holds it, and whoever sets it first decides (tasks bring their own).
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
@@ -131,7 +132,7 @@ async def ended(exchange: Exchange) -> Any:
     await future
 
 
-class Asker:
+class Asker(ABC):
     """The channel for the questions of one request, with what its handler records between two runs.
 
     Subclasses give :meth:`ask`. Belongs to the thread of the loop.
@@ -148,14 +149,14 @@ class Asker:
         """The same where it was sent without a seal."""
         self.memos: dict[str, bytes] = {}
 
-    def load(self, exchange: Exchange) -> None:
+    def load(self, exchange: Exchange) -> None:  # noqa: B027 - without rounds there is nothing to read
         """Reads what the request brought from earlier rounds. Raises RpcError when it cannot be trusted."""
 
+    @abstractmethod
     async def ask(
         self, exchange: Exchange, method: str, params: dict[str, Any] | None, *, timeout: float | None = None
     ) -> dict[str, Any]:
         """Puts one question and gives the result object; see :func:`ask`."""
-        raise NotImplementedError
 
     async def record(self, exchange: Exchange, key: str, make: Callable[[], Any] | Awaitable[Any]) -> Any:
         """See :meth:`headrace.Context.record`."""

@@ -10,6 +10,7 @@ Era M: both go to the ``subscriptions/listen`` requests that asked for them, tag
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -69,7 +70,7 @@ class _Host(Protocol):
     def capabilities(self, revision: str) -> dict[str, Any]: ...
 
 
-class _Receiver:
+class _Receiver(ABC):
     """One who is told. ``due`` holds what it does not know yet, one entry a key, oldest first."""
 
     __slots__ = ("__weakref__", "due", "waiting")
@@ -78,12 +79,13 @@ class _Receiver:
         self.due: dict[tuple[str, str], tuple[bytes, bytes]] = {}
         self.waiting = False
 
+    @abstractmethod
     def _room(self) -> Any:
         """None, or the future to wait for until the peer has read."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _send(self, method: bytes, members: bytes) -> None:
-        raise NotImplementedError
+        """Sends one notification; ``members`` are those of its params."""
 
     def flush(self) -> None:
         """Sends what is due, as far as the peer reads."""

@@ -242,4 +242,4 @@ def decode_custom(tp: Any, value: Any) -> Any:
             return tp(value)
         if _pydantic.is_pydantic_type(tp):
             return _pydantic.decode(tp, value)
-    raise NotImplementedError(f"no decoding for {tp!r}")
+    raise NotImplementedError(f"no decoding for {tp!r}")  # what msgspec asks of a hook that has no answer

@@ -60,7 +60,8 @@ cdef class HttpRequest:
     """One request and where its answer goes."""
 
     cdef bytes render(self):
-        raise NotImplementedError
+        """The head and body as they go out. Every kind of request has its own."""
+        raise LocalProtocolError("a request of no kind")
 
     cdef int on_head(self, const hr_head *h) except -1:
         return BODY_DISCARD
