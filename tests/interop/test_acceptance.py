@@ -33,6 +33,7 @@ def plain_failure(done, status):
     assert 1 <= len(done.stderr.splitlines()) <= 2, done.stderr
     assert done.stderr.startswith("headrace: ")
     assert "Traceback" not in done.stderr
+    return done.stderr
 
 
 def test_call_url():
@@ -147,7 +148,8 @@ def test_busy_port():
     "target", ["nowhere.py", "no_such_module:app", "examples/demo.py:nothing", "examples/run_demo.py", "a b:c:d"]
 )
 def test_unknown_target(target):
-    plain_failure(type_in("serve", target, cwd=TOP), 2)
+    said = plain_failure(type_in("serve", target, cwd=TOP), 2)
+    assert target.partition(":")[0] in said and "headrace serve --help explains" in said
 
 
 def test_target_that_raises(tmp_path):
@@ -171,8 +173,7 @@ def test_unreachable_server():
 
 def test_bad_usage():
     for arguments in (["serve"], ["call", "http://127.0.0.1:1/mcp"], ["nonsense"], ["serve", str(DEMO), "--http", "x:y"]):
-        done = type_in(*arguments)
-        plain_failure(done, 2)
+        assert "--help explains" in plain_failure(type_in(*arguments), 2)
 
 
 def test_interrupt():

@@ -8,8 +8,9 @@ import logging
 import socket
 import struct
 
+from headrace.errors import LocalProtocolError
 from headrace.limits import Limits
-from headrace.mux import live_objects
+from headrace.mux import FunctionHandler, live_objects
 from headrace.protocol.context import Context
 from headrace.server.app import Server
 from headrace.transports.http_server import serve_http
@@ -342,3 +343,20 @@ async def site(app=None, limits=None, alone=True, **options):
 def tiny(**changes):
     """Limits whose timeouts a test can wait for."""
     return Limits(**({"drain_timeout": 1.0, "linger_timeout": 0.3} | changes))
+
+
+def ask_method(server):
+    """Adds the method ``x/ask``, which asks the client for its roots, to the tables without a channel to it; gives
+    the list of what its handler was told."""
+    told = []
+
+    async def ask(exchange):
+        try:
+            await exchange.mux.call("roots/list", None, exchange.sink)
+        except LocalProtocolError as exc:
+            told.append(str(exc))
+        return b"{}"
+
+    for table in server.tables.detached.values():
+        table.requests[b"x/ask"] = FunctionHandler(ask)
+    return told

@@ -757,6 +757,8 @@ def test_threads_are_freed_when_the_connection_goes(run):
         await pipe.question()
         pipe.mux.close("gone")
         await until(lambda: ends)
+        assert len(ends) == 1 and ends[0] != threading.main_thread().name
+        assert app.runtime.in_flight == 0
 
     run(serve, app, body)
 

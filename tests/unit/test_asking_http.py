@@ -219,7 +219,9 @@ def test_hn50_the_client_goes_while_the_handler_asks(run):
             peer.send(s.call("ask", meta=meta()))
             await peer.head()
             peer.reset()
-            await s.settled(lambda: not any(s.endpoint.mux.debug_counts().values()))
+            await s.settled(lambda: s.listener.connections == 0)
+            assert not any(s.endpoint.mux.debug_counts().values())
+            assert s.server.runtime.in_flight == 0
 
     run(main)
 

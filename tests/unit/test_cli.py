@@ -152,7 +152,7 @@ def test_every_public_name_can_be_had():
 def test_without_click_one_line_says_how_to_install_it():
     code = "import sys; sys.modules['click'] = None; from headrace.cli import main; main(['ls', 'x'])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=ENV, timeout=60)
-    plain_failure(done, 1, r"pip install 'headrace\[cli\]'")
+    assert "pip install 'headrace[cli]'" in plain_failure(done, 1)
 
 
 @pytest.mark.parametrize(
@@ -265,9 +265,12 @@ def test_failures_of_calls_are_status_1():
 
 
 def test_arguments_that_the_tool_does_not_know(capsys):
-    plain_failure(headrace("call", "add", "a=1", "c=2", *SERVER), 2, "add has no argument 'c'; it takes a, b")
-    plain_failure(headrace("call", "echo", "texd=1", *SERVER), 2, r"it takes text \(did you mean 'text'\?\)")
-    plain_failure(headrace("call", "echo", "--args", '{"texd": 1}', *SERVER), 2, "echo has no argument 'texd'")
+    for arguments, text in (
+        (["add", "a=1", "c=2"], "add has no argument 'c'; it takes a, b"),
+        (["echo", "texd=1"], "it takes text (did you mean 'text'?)"),
+        (["echo", "--args", '{"texd": 1}'], "echo has no argument 'texd'"),
+    ):
+        assert text in plain_failure(headrace("call", *arguments, *SERVER), 2)
 
 
 def test_a_command_that_fails_is_started_once_and_says_why(tmp_path):
@@ -446,14 +449,16 @@ def test_serve_factories_and_other_names(weather):
 
 
 def test_a_wrong_path_and_an_unknown_host_are_named(weather):
+    hint = "is the path right? The endpoint is usually /mcp"
     with serving("weather.py", "--http", "127.0.0.1:0", cwd=weather) as (_, [address]):
         for url in (address.removesuffix("/mcp"), address.removesuffix("mcp"), address.replace("/mcp", "/x")):
-            hint = "is the path right.*usually /mcp"
-            plain_failure(headrace("ls", url), 1, f"cannot connect to {url}: .*{hint}")
-            plain_failure(headrace("ls", url, "--revision", "2025-11-25"), 1, hint)
-    plain_failure(headrace("ls", "http://nowhere.invalid/mcp"), 1, r"looking up nowhere.invalid failed: [^\[]+$")
-    done = headrace("ls", "--", "./weather.py", cwd=weather)
-    plain_failure(done, 1, r"started with: python ./weather.py, or headrace serve ./weather.py")
+            said = plain_failure(headrace("ls", url), 1)
+            assert f"cannot connect to {url}: " in said and hint in said
+            assert hint in plain_failure(headrace("ls", url, "--revision", "2025-11-25"), 1)
+    said = plain_failure(headrace("ls", "http://nowhere.invalid/mcp"), 1)
+    assert "looking up nowhere.invalid failed: " in said and "[" not in said
+    said = plain_failure(headrace("ls", "--", "./weather.py", cwd=weather), 1)
+    assert "started with: python ./weather.py, or headrace serve ./weather.py" in said
 
 
 def test_serve_on_sockets(weather, tmp_path):
@@ -519,7 +524,7 @@ def test_serve_failures_are_plain(tmp_path):
 )
 def test_options_for_http_want_http(weather, options):
     done = headrace("serve", "weather.py", *options, cwd=weather)
-    plain_failure(done, 2, f"{options[0]} is for HTTP: say --http HOST:PORT as well")
+    assert f"{options[0]} is for HTTP: say --http HOST:PORT as well" in plain_failure(done, 2)
 
 
 def test_a_target_may_configure_the_logging_itself(tmp_path):
@@ -547,16 +552,18 @@ def test_serve_on_a_busy_port(weather):
         port = taken.getsockname()[1]
         for flag in ("--http", "--tcp"):
             done = headrace("serve", PROGRAM, flag, f"127.0.0.1:{port}")
-            plain_failure(done, 1, "(?i)address already in use")
+            assert "address already in use" in plain_failure(done, 1).lower()
 
 
 def test_serve_where_it_cannot_be(weather, tmp_path):
     path = str(tmp_path / "s.sock")
-    with serving("weather.py", "--unix", path, cwd=weather):
-        plain_failure(headrace("serve", PROGRAM, "--unix", path), 1, f"{path}: another server listens there")
     missing = str(tmp_path / "none" / "s.sock")
-    plain_failure(headrace("serve", PROGRAM, "--unix", missing), 1, f"cannot be served: {missing}: No such file")
-    plain_failure(headrace("serve", PROGRAM, "--http", "nowhere.invalid:0"), 1, "nowhere.invalid:0: ")
+    with serving("weather.py", "--unix", path, cwd=weather):
+        said = plain_failure(headrace("serve", PROGRAM, "--unix", path), 1)
+        assert f"{path}: another server listens there" in said
+    said = plain_failure(headrace("serve", PROGRAM, "--unix", missing), 1)
+    assert f"cannot be served: {missing}: No such file" in said
+    assert "nowhere.invalid:0: " in plain_failure(headrace("serve", PROGRAM, "--http", "nowhere.invalid:0"), 1)
 
 
 def test_serve_on_a_terminal_says_what_it_waits_for(weather):

@@ -49,11 +49,14 @@ def test_a_failed_tool_is_status_1():
 
 
 def test_bad_usage():
-    plain_failure(headrace("trace"), 2, "name a server")
-    plain_failure(headrace("trace", "--proxy"), 2, "needs the command behind '--'")
-    plain_failure(headrace("trace", "--proxy", "add", *SERVER), 2, "nothing else to do")
-    plain_failure(headrace("trace", "a=1", *SERVER), 2, "name of the tool")
-    plain_failure(headrace("trace", "--proxy", "--", "no-such-program-anywhere"), 1, "No such file")
+    for arguments, status, text in (
+        ([], 2, "name a server"),
+        (["--proxy"], 2, "needs the command behind '--'"),
+        (["--proxy", "add", *SERVER], 2, "nothing else to do"),
+        (["a=1", *SERVER], 2, "name of the tool"),
+        (["--proxy", "--", "no-such-program-anywhere"], 1, "No such file"),
+    ):
+        assert text in plain_failure(headrace("trace", *arguments), status)
 
 
 FRAMES = [

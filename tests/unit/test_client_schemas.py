@@ -130,7 +130,7 @@ def test_a_changed_list_voids_what_was_learnt(run):
             await client.list_tools()
             client._watch.list_changed("tools")
             peer.content = {"structuredContent": {"x": "now a string"}}
-            await client.call_tool("t")
+            assert (await client.call_tool("t")).structured_content == {"x": "now a string"}
 
     run(main)
 

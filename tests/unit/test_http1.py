@@ -179,7 +179,8 @@ def test_b50_chunked_whole(vector):
 @by_body
 def test_b50_chunked_byte_by_byte(vector):
     data = vector.get("in")
-    chunked(vector, [data[i : i + 1] for i in range(len(data))])
+    decoder = chunked(vector, [data[i : i + 1] for i in range(len(data))])
+    assert (decoder is None) == (vector.get("error") is not None)
 
 
 @pytest.mark.parametrize("vector", [v for v in BODIES if v.get("more") is None], ids=lambda v: v.name)

@@ -321,7 +321,8 @@ def test_era_h_stream_that_never_ends_is_cut(run):
             await asyncio.sleep(0.02)
             cancelled.cancel()
             await call(mux, channel, params=b'{"a":1}').future
-            await until(lambda: ends == [True, True])
+            await until(lambda: len(ends) == 2)
+            assert ends == [True, True]
 
     run(main)
 

@@ -191,6 +191,7 @@ def test_several_addresses_of_one_host(run, monkeypatch):
     async def main():
         peer = Peer(handler)
         await peer.start()
+        served = 0
         with socket.socket() as full:
             full.bind(("127.0.0.1", 0))
             full.listen(0)
@@ -208,8 +209,10 @@ def test_several_addresses_of_one_host(run, monkeypatch):
                 monkeypatch.setattr(HttpChannel, "_resolve", resolve)
                 bounds, mux = make_mux()
                 channel = await open_http(f"http://two.test:{peer.port}/mcp", mux, limits=bounds)
-                await call(mux, channel).future
+                assert b"result" not in await call(mux, channel).future  # the result itself
+                served += 1
                 await channel.close()
+            assert served == 2
             for s in fillers:
                 s.close()
         await peer.stop()

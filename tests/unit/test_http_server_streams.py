@@ -239,6 +239,7 @@ def test_b112_a_stalled_answer_ends_with_its_connection(run):
                 peer.send(s.call("big", {"n": 4_000_000}))
             await s.settled(lambda: s.listener.connections == 1)
             await s.settled(lambda: s.listener.connections == 0)
+            assert s.server.runtime.in_flight == 0 and not any(s.endpoint.mux.debug_counts().values())
 
     run(main)
 

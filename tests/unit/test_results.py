@@ -357,7 +357,9 @@ def test_every_result_fits_the_types_of_its_revision() -> None:
     for revision in REVISIONS:
         decoder = msgspec.json.Decoder(types.of(revision).CallToolResult)
         for value in values:
-            decoder.decode(FREE.wire(value, revision))
+            found = decoder.decode(FREE.wire(value, revision))
+            assert isinstance(found.content, list) and (found.content or value is None)
+            assert getattr(found, "is_error", False) is True or not isinstance(value, ToolResult)
 
 
 # --- whole results -------------------------------------------------------------------------------

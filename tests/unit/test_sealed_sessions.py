@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from http_support import BOTH, R4, Site, make_server, site, tiny
+from http_support import BOTH, R4, Site, ask_method, make_server, site, tiny
 
 import headrace
 from headrace import Context
@@ -175,23 +175,10 @@ def test_what_needs_memory_is_not_offered(run):
 
 
 def test_ho43_the_client_cannot_be_asked_and_the_handler_is_told(run):
-    from headrace.errors import LocalProtocolError
-    from headrace.mux import FunctionHandler
-
     async def main():
         server = app()
-        told = []
-
-        async def ask(exchange):
-            try:
-                await exchange.mux.call("roots/list", None, exchange.sink)
-            except LocalProtocolError as exc:
-                told.append(str(exc))
-            return b"{}"
-
         async with sealed(server) as s:
-            for table in server.tables.detached.values():
-                table.requests[b"x/ask"] = FunctionHandler(ask)
+            told = ask_method(server)
             peer = await s.connect()
             sid, _ = await open_session(s, peer, capabilities={"roots": {}})
             assert (await peer.ask(s.legacy(sid, "x/ask"))).json["result"] == {}

@@ -12,6 +12,7 @@ from mcp.server.fastmcp import Context, FastMCP
 from mcp.server.fastmcp.exceptions import ToolError
 from mcp.types import Completion, SamplingMessage, TextContent
 from pydantic import AnyUrl, BaseModel
+from sdk_notes import add_notes
 
 port = int(sys.argv[2]) if len(sys.argv) > 2 else 0
 app = FastMCP("sdk1-peer", instructions="A peer.", host="127.0.0.1", port=port, log_level="CRITICAL")
@@ -109,29 +110,7 @@ async def grow(name: str, ctx: Context) -> str:
     return name
 
 
-@app.resource("note://static", mime_type="text/plain")
-def static() -> str:
-    return "static note"
-
-
-@app.resource("note://blob", mime_type="image/png")
-def blob() -> bytes:
-    return b"\x89PNG\r\n"
-
-
-@app.resource("note://named/{name}")
-def named(name: str) -> str:
-    return f"note of {name}"
-
-
-@app.prompt()
-def greet(name: str) -> str:
-    return f"Greet {name}"
-
-
-@app.completion()
-async def complete(ref, argument, context):
-    return Completion(values=[each for each in ("Ada", "Alan", "Grace") if each.startswith(argument.value)])
+add_notes(app, Completion)
 
 
 @app._mcp_server.subscribe_resource()

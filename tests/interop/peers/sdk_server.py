@@ -10,6 +10,7 @@ from mcp.server import MCPServer
 from mcp.server.mcpserver import Context, Elicit, ListRoots, Resolve, Sample
 from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import BaseModel
+from sdk_notes import add_notes
 
 app = MCPServer("sdk-peer", version="9.9", instructions="A peer.", log_level="ERROR")
 journal: list[str] = []
@@ -122,29 +123,7 @@ async def touch(ctx: Context) -> str:
     return "touched"
 
 
-@app.resource("note://static", mime_type="text/plain")
-def static() -> str:
-    return "static note"
-
-
-@app.resource("note://blob", mime_type="image/png")
-def blob() -> bytes:
-    return b"\x89PNG\r\n"
-
-
-@app.resource("note://named/{name}")
-def named(name: str) -> str:
-    return f"note of {name}"
-
-
-@app.prompt()
-def greet(name: str) -> str:
-    return f"Greet {name}"
-
-
-@app.completion()
-async def complete(ref, argument, context):
-    return types.Completion(values=[each for each in ("Ada", "Alan", "Grace") if each.startswith(argument.value)])
+add_notes(app, types.Completion)
 
 
 def main() -> None:
