@@ -624,3 +624,27 @@ def test_tk28_hn03_the_header_names_the_task(run, tmp_path):
             assert (await handle.get()).status == "cancelled"
 
     run(main)
+
+
+def test_tk28_middleware_knows_which_task_is_meant(run):
+    app = Server("t", version="1")
+    app.tasks(poll_interval=0.01)
+    seen = []
+
+    @app.tool(task="required")
+    async def slow() -> str:
+        return "done"
+
+    async def audit(call, next):
+        seen.append((call.method, call.name))
+        return await next(call)
+
+    async def main():
+        async with connect(app, tasks=True, middleware=[audit]) as client:
+            handle = await client.start_tool("slow")
+            await handle.wait()
+            await client.request("tasks/get", {"taskId": handle.id})
+            # polls belong to the call; what the application asks for itself is seen
+            assert seen == [("tools/call", "slow"), ("tasks/get", handle.id)]
+
+    run(main)
