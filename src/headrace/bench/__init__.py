@@ -1,0 +1,1 @@
+"""Measuring MCP servers: the load generator behind ``headrace bench``."""
