@@ -68,6 +68,8 @@ cdef class Connection:
     cdef readonly Endpoint endpoint
     cdef readonly object transport
     cdef object write
+    cdef int fd                          # of a plain socket that may be written to beside its transport, or -1
+    cdef bint handed                     # the transport got something to send, and may still hold it
     cdef Outbuf out                      # None while nothing is queued
     cdef hr_head head                    # of the request being served; its spans hold during Mux.receive
     cdef bint head_here                  # the spans of `head` are valid now
@@ -81,6 +83,7 @@ cdef class Connection:
     cdef Outbuf queue(self)
     cdef int wake(self) except -1
     cdef int send_queued(self) except -1
+    cdef bint holds(self) except -1
     cdef bint overfull(self) except -1
     cdef int release_waiters(self) except -1
     cdef int finished(self, Sink exchange) except -1

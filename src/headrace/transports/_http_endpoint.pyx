@@ -17,6 +17,27 @@ from headrace.mux._mux cimport Mux, Sink
 from headrace.wire._http1 cimport accept_bits, head_limits, json_type, put_response_head
 from headrace.wire._outbuf cimport Outbuf
 
+cdef extern from *:
+    """
+    #ifndef _WIN32
+    #include <sys/socket.h>
+    #endif
+    #ifndef MSG_NOSIGNAL
+    #define MSG_NOSIGNAL 0
+    #endif
+    /* What the kernel takes at once, as send(2); -1 where the transport has to try (it meets the error too). */
+    static Py_ssize_t hr_send_now(int fd, const char *p, Py_ssize_t n)
+    {
+    #ifndef _WIN32
+        return (Py_ssize_t)send(fd, p, (size_t)n, MSG_DONTWAIT | MSG_NOSIGNAL);
+    #else
+        (void)fd; (void)p; (void)n;
+        return -1;
+    #endif
+    }
+    """
+    Py_ssize_t hr_send_now(int fd, const char *p, Py_ssize_t n) noexcept
+
 __all__ = ("Endpoint",)
 
 cdef enum:
@@ -202,9 +223,12 @@ cdef class Connection:
         self.send_queued()
 
     cdef int send_queued(self) except -1:
+        """Sends what is queued. A plain socket whose transport holds nothing is written to at once; what the
+        kernel does not take, and all that follows until it has left, is the transport's to send."""
         cdef Outbuf out = self.out
         cdef object data
         cdef Py_ssize_t n = 0
+        cdef Py_ssize_t sent = -1
         if out is None:
             return 0
         self.out = None
@@ -216,16 +240,33 @@ cdef class Connection:
             PyByteArray_Resize(out.store, n)
             data = out.store
             self.large = max(self.large, n)
+            self.handed = True
             self.write(data)
             return self.endpoint.runtime.sending(n)
         elif out.n:
             n = out.n
-            self.write(out.take())
+            if self.fd >= 0 and not (self.handed and self.holds()):
+                sent = hr_send_now(self.fd, out.base, n)
+            if sent == n:
+                out.clear()
+            elif sent > 0:
+                self.handed = True
+                data = out.slice(sent, n)
+                out.clear()
+                self.write(data)
+            else:
+                self.handed = True
+                self.write(out.take())
         if self.endpoint.handy is None:
             self.endpoint.handy = out
         elif len(self.endpoint.pool) < POOL_SIZE:
             self.endpoint.pool.append(out)
         return self.endpoint.runtime.sending(n)
+
+    cdef bint holds(self) except -1:
+        """Whether the transport still has something to send."""
+        self.handed = self.transport.get_write_buffer_size() != 0
+        return self.handed
 
     cdef bint overfull(self) except -1:
         """More is queued than a peer that does not read may cost; see LineLink.open_message."""

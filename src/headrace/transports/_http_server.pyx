@@ -51,6 +51,7 @@ cdef class HttpLink(RequestLink):
         self.phase = CLOSED
         self.reading = True
         self.persist = True
+        self.fd = -1
 
     def __dealloc__(self):
         PyMem_Free(self.buf)
@@ -59,6 +60,10 @@ cdef class HttpLink(RequestLink):
         cdef Endpoint ep = self.endpoint
         self.transport = transport
         self.write = transport.write
+        if transport.get_extra_info("sslcontext") is None:
+            sock = transport.get_extra_info("socket")
+            if sock is not None:
+                self.fd = sock.fileno()
         transport.set_write_buffer_limits(high=ep.max_output)
         self.phase = IDLE
         self.since = ep.tick
@@ -108,6 +113,7 @@ cdef class HttpLink(RequestLink):
         self.out = None
         self.transport = None
         self.write = None
+        self.fd = -1
         ep.links.discard(self)
         ep.runtime.links.discard(self)
         if self.counted:
@@ -148,6 +154,7 @@ cdef class HttpLink(RequestLink):
     def abort(self):
         """Closes at once; queued output is dropped."""
         self.lose()
+        self.fd = -1
         if self.transport is not None:
             self.transport.abort()
 
@@ -515,6 +522,7 @@ cdef class HttpLink(RequestLink):
         """Closes once everything queued is sent."""
         self.send_queued()
         self.phase = CLOSED
+        self.fd = -1
         if self.transport is not None:
             self.transport.close()
         return 0
