@@ -6,14 +6,42 @@ import contextvars
 from headrace.transports._task import spawner
 
 VAR = contextvars.ContextVar("VAR", default=0)
-HOWS = ["create_task", "spawner"]
+HOWS = ["create_task", "spawner", "exchange"]
 PLACES = ["task", "callback"]
+
+
+def started_by_exchange(loop):
+    """`spawn` as exchanges do it; what ended in its first step has no task: a future has its outcome."""
+    starter = spawner(loop).__self__
+
+    def spawn(coro):
+        ended = loop.create_future()
+        try:
+            finished, found = starter.start_now(coro)
+        except asyncio.CancelledError as exc:
+            ended.cancel(*exc.args)
+            return ended
+        except Exception as exc:
+            if not asyncio.iscoroutine(coro):
+                raise
+            ended.set_exception(exc)
+            return ended
+        if not finished:
+            return found
+        ended.set_result(found)
+        return ended
+
+    return spawn
 
 
 def make_start(how, place):
     """An async `start(coro)` that gives the task of `coro` after its first step; `start.now` is the bare call."""
     loop = asyncio.get_running_loop()
-    spawn = loop.create_task if how == "create_task" else spawner(loop)
+    spawn = {
+        "create_task": lambda: loop.create_task,
+        "spawner": lambda: spawner(loop),
+        "exchange": lambda: started_by_exchange(loop),
+    }[how]()
 
     async def start(coro):
         if place == "task":

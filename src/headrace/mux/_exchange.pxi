@@ -60,18 +60,15 @@ cdef class Exchange:
         return 0
 
     cdef int run_coroutine(self, object coro) except -1:
+        cdef bint finished = False
         try:
-            task = self.mux.runtime.spawn(coro)
+            outcome = self.mux.runtime.starter.start(coro, &finished)
         except BaseException as exc:
-            # What asyncio lets out of a step: KeyboardInterrupt and SystemExit.
             self.fail(exc)
             if isinstance(exc, KeyboardInterrupt):
                 raise
             return 0
-        if task.done():
-            self.task = task
-            return self.complete(task)
-        return self.run_future(task)
+        return self.finish(outcome) if finished else self.run_future(outcome)
 
     cdef int run_future(self, object future) except -1:
         if self.task is not None:

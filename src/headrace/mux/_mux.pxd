@@ -3,6 +3,15 @@ from headrace.wire._cjson cimport hr_envelope, hr_token
 from headrace.wire._outbuf cimport Outbuf
 
 
+cdef class Starter:
+    # How coroutines of handlers start on an event loop.
+    cdef readonly object spawn           # (coroutine) -> task, first step already run
+
+    # Starts coro. With `finished` set it has ended in its first step: gives its result, raises its exception.
+    # Otherwise gives its task.
+    cdef object start(self, object coro, bint *finished)
+
+
 cdef class Runtime:
     # What the mux needs of an event loop, injected, so that it runs in tests with plain functions.
     cdef readonly object create_future   # () -> future
@@ -10,6 +19,7 @@ cdef class Runtime:
     cdef readonly object call_at         # (when, callback) -> handle with cancel()
     cdef readonly object time            # () -> float, the clock of call_at
     cdef readonly object spawn           # (coroutine) -> task, first step already run
+    cdef Starter starter                 # the same for handlers
     cdef readonly object run_thread      # (function, *args) -> future
     cdef readonly object post            # (function, *args) from any thread -> called on the loop, in order
     cdef readonly object report          # (message, exception) -> None, for faults of our own

@@ -9,11 +9,15 @@ from headrace.wire import Envelope
 
 __all__ = (
     "Captured", "Diverted", "Exchange", "FrameSink", "FunctionHandler", "Handler", "Mux", "PendingCall", "RawResult",
-    "Revision", "Runtime", "Sink", "capture", "live_objects", "serve_batch",
+    "Revision", "Runtime", "Sink", "Starter", "capture", "live_objects", "serve_batch",
 )
 
 def live_objects() -> dict[str, int]: ...
 def serve_batch(mux: Mux, array: Envelope, sink: Sink, *, most: int, mixed: bool = True) -> None: ...
+
+class Starter:
+    @property
+    def spawn(self) -> Callable[[Any], Any]: ...
 
 class Runtime:
     create_future: Callable[[], Future[Any]]

@@ -46,7 +46,7 @@ cdef extern from *:
 
 __all__ = (
     "Captured", "Diverted", "Exchange", "FrameSink", "FunctionHandler", "Handler", "Mux", "PendingCall", "RawResult",
-    "Revision", "Runtime", "Sink", "capture", "live_objects", "serve_batch",
+    "Revision", "Runtime", "Sink", "Starter", "capture", "live_objects", "serve_batch",
 )
 
 cdef enum:

@@ -1,11 +1,22 @@
 # Part of the module _mux: the event loop as plain callables, and the bound that all muxes share.
 
 
+cdef class Starter:
+    """How coroutines of handlers start. This one makes a task of each; an event loop may know better."""
+
+    cdef object start(self, object coro, bint *finished):
+        task = self.spawn(coro)
+        if task.done():
+            finished[0] = True
+            return task.result()
+        return task
+
+
 cdef class Runtime:
     """What the mux needs of an event loop, as plain callables.
 
     `create_future()`, `call_soon(callback)`, `call_at(when, callback)` -> handle with ``cancel()``,
-    `time()` in seconds, `spawn(coroutine)` -> task whose first step has run, `run_thread(function,
+    `time()` in seconds, `spawn(coroutine)` -> task whose first step has run (the method of a Starter: it is asked itself), `run_thread(function,
     *args)` -> future, `post(function, *args)` from any thread (runs on the loop, before the results of
     later thread calls), `report(message, exception)` for faults that no caller gets to see.
     `max_in_flight` bounds the requests being handled over all muxes that share this runtime; `max_unsent`
@@ -19,6 +30,12 @@ cdef class Runtime:
         self.call_at = call_at
         self.time = time
         self.spawn = spawn
+        owner = getattr(spawn, "__self__", None)
+        if isinstance(owner, Starter):
+            self.starter = owner
+        else:
+            self.starter = Starter.__new__(Starter)
+            self.starter.spawn = spawn
         self.run_thread = run_thread
         self.post = post
         self.report = report

@@ -11,6 +11,8 @@ when it suspends is wrong in ways that show late (a cancel is lost, ``asyncio.ti
   allocated, its fields are filled as ``Task.__init__`` fills them, and its own step function runs at once.
   The layout of the struct is private but final (3.11 takes security fixes only), and nothing trusts it
   unseen: at import a Task made by ``asyncio`` is compared with the expected layout field by field.
+  A request whose coroutine ends in its first step needs no finished Task: when nobody has kept the one it
+  saw (`Spawner311.start`), it serves the next such coroutine.
 - Where that comparison fails, where a task factory is set, or where ``asyncio.Task`` was replaced:
   ``loop.create_task``. The coroutine then starts in the next turn of the loop, which callers must expect of
   any coroutine anyway.
@@ -26,6 +28,10 @@ from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
 from libc.stdint cimport uint64_t
 from libc.string cimport memcpy
+
+cimport cython
+
+from headrace.mux._mux cimport Starter
 
 cdef extern from *:
     """
@@ -66,6 +72,8 @@ cdef extern from *:
     """
     ctypedef struct hr_task311:
         PyObject *loop
+        PyObject *callback0
+        PyObject *callbacks
         PyObject *exception
         PyObject *result
         PyObject *source_tb
@@ -73,6 +81,8 @@ cdef extern from *:
         int state
         int log_tb
         int blocking
+        PyObject *dict
+        PyObject *weakrefs
         PyObject *cancelled_exc
         PyObject *fut_waiter
         PyObject *coro
@@ -92,6 +102,17 @@ cdef extern from "Python.h":
     object PyUnicode_New(Py_ssize_t size, Py_UCS4 maxchar)
     void *PyUnicode_1BYTE_DATA(object)
     void PyObject_GC_UnTrack(void *)
+    ctypedef enum PySendResult:
+        PYGEN_RETURN
+        PYGEN_ERROR
+        PYGEN_NEXT
+    PySendResult PyIter_Send(object iterator, object value, PyObject **result) noexcept
+    int PyDict_SetItem(dict, object key, object value) except -1
+    int PyDict_DelItem(dict, object key) except -1
+    void PyErr_Fetch(PyObject **type, PyObject **value, PyObject **traceback)
+    void PyErr_NormalizeException(PyObject **type, PyObject **value, PyObject **traceback)
+    int PyException_SetTraceback(PyObject *exc, PyObject *traceback)
+    Py_ssize_t Py_REFCNT(object)
     ctypedef object (*ternaryfunc)(object, object, PyObject *)
 
 cdef extern from *:
@@ -159,8 +180,17 @@ cdef bint matches(object task, object probe, object coro, object context, object
     task._log_destroy_pending = False
     if t.log_destroy_pending != 0 or <object>t.cancel_msg != "why":
         return False
+    if t.callback0 != NULL or t.callbacks != NULL or t.weakrefs != NULL or t.dict != NULL:
+        return False
     # A Task shares the head of its struct with Future, whose state is easier to move.
     future = asyncio.Future(loop=probe)
+    future.add_done_callback(print)
+    t = <hr_task311 *><PyObject *>future
+    if t.callback0 != <PyObject *>print or t.callbacks != NULL:
+        return False
+    future.add_done_callback(print)
+    if t.callbacks == NULL or future.remove_done_callback(print) != 2:
+        return False
     error = ValueError()
     future.set_exception(error)
     t = <hr_task311 *><PyObject *>future
@@ -233,17 +263,178 @@ cdef inline PyObject *owned(object o) noexcept:
     return <PyObject *>o
 
 
-cdef class Spawner311:
+@cython.freelist(16)
+cdef class Outcome:
+    """Stands in for a coroutine whose first step was run: gives what came of it to the Task that asks."""
+
+    cdef PySendResult status
+    cdef PyObject *value                   # owned until it is given: what it yielded, returned or raised
+    cdef PyObject *task
+    cdef object coro                       # the coroutine itself
+    cdef bint must_cancel                  # it asked for its own cancellation in that step
+
+    def __dealloc__(self):
+        Py_XDECREF(self.value)
+
+    cdef int stand_in(self) except -1:
+        """From here to `stand_back` the Task has this for its coroutine."""
+        cdef hr_task311 *t = <hr_task311 *>self.task
+        t.coro = owned(self)
+        Py_XDECREF(<PyObject *>self.coro)
+        return 0
+
+    cdef int stand_back(self) except -1:
+        cdef hr_task311 *t = <hr_task311 *>self.task
+        if t.coro == <PyObject *>self:
+            t.coro = owned(self.coro)
+            Py_XDECREF(<PyObject *>self)
+        return 0
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        cdef object value = <object>self.value
+        cdef hr_task311 *t = <hr_task311 *>self.task
+        Py_XDECREF(self.value)
+        self.value = NULL
+        t.must_cancel = self.must_cancel
+        self.stand_back()
+        if self.status == PYGEN_NEXT:
+            return value
+        if self.status == PYGEN_ERROR:
+            raise value
+        raise StopIteration(value)
+
+
+cdef class Spawner(Starter):
+    """What all of them share: `spawn` is the method of the class."""
+
+    def __cinit__(self, loop):
+        self.spawn = self.spawn_task
+
+    def start_now(self, coro):
+        """As exchanges start it: (True, its result) when it ended in its first step, else (False, its Task)."""
+        cdef bint finished = False
+        found = self.start(coro, &finished)
+        return finished, found
+
+    def spawn_task(self, coro):
+        raise NotImplementedError
+
+
+cdef class Spawner311(Spawner):
     """`spawn` for CPython 3.11: a C Task, filled by hand, stepped by its own step function."""
 
     cdef object loop
     cdef object get_debug
+    cdef object spare                      # a Task that nobody has seen the end of, to be used again
+    cdef object spare_name
 
     def __cinit__(self, loop):
         self.loop = loop
         self.get_debug = loop.get_debug
 
-    def spawn(self, coro):
+    cdef object start(self, object coro, bint *finished):
+        cdef hr_task311 *t
+        cdef PyObject *current
+        cdef PyObject *value = NULL
+        cdef PyObject *kind = NULL
+        cdef PyObject *trace = NULL
+        cdef PySendResult status
+        if type(coro) is not coroutine_type and not iscoroutine(coro):
+            raise TypeError(f"a coroutine was expected, got {coro!r}")
+        loop = self.loop
+        context = PyContext_CopyCurrent()
+        task = self.spare
+        if task is None:
+            task = hr_alloc(Task)
+            name = next_name()
+            t = <hr_task311 *><PyObject *>task
+            t.loop = owned(loop)
+            t.name = owned(name)
+        else:
+            name = self.spare_name
+            self.spare = None
+            t = <hr_task311 *><PyObject *>task
+        t.coro = owned(coro)
+        t.context = owned(context)
+        t.log_destroy_pending = 1
+        current = PyDict_GetItemWithError(current_tasks, loop)
+        outer = <object>current if current != NULL else None
+        PyDict_SetItem(current_tasks, loop, task)
+        PyContext_Enter(context)
+        status = PyIter_Send(coro, None, &value)
+        if status == PYGEN_ERROR:
+            PyErr_Fetch(&kind, &value, &trace)
+            PyErr_NormalizeException(&kind, &value, &trace)
+            if trace != NULL:
+                PyException_SetTraceback(value, trace)
+            Py_XDECREF(kind)
+            Py_XDECREF(trace)
+        PyContext_Exit(context)
+        if outer is None:
+            PyDict_DelItem(current_tasks, loop)
+        else:
+            PyDict_SetItem(current_tasks, loop, outer)
+        if (
+            status != PYGEN_NEXT and Py_REFCNT(task) == 1 and t.weakrefs == NULL and t.dict == NULL
+            and t.callback0 == NULL and t.callbacks == NULL and t.num_cancels == 0 and t.must_cancel == 0
+            and t.cancel_msg == NULL and t.name == <PyObject *>name and t.state == PENDING
+        ):
+            # Nobody will ever ask this task for its outcome.
+            t.log_destroy_pending = 0
+            t.coro = t.context = NULL
+            Py_XDECREF(<PyObject *>coro)
+            Py_XDECREF(<PyObject *>context)
+            self.spare = task
+            self.spare_name = name
+            result = <object>value
+            Py_XDECREF(value)
+            if status == PYGEN_ERROR:
+                raise result
+            finished[0] = True
+            return result
+        self.pass_on(task, coro, context, outer, status, value)
+        if t.state == PENDING:
+            return task
+        finished[0] = True
+        return task.result()
+
+    cdef int pass_on(self, object task, object coro, object context, object outer, PySendResult status,
+                     PyObject *value) except -1:
+        """The task itself draws the consequences of the step that was run for it."""
+        cdef hr_task311 *t = <hr_task311 *><PyObject *>task
+        cdef hr_step311 *s = <hr_step311 *><PyObject *>step
+        cdef Outcome outcome = Outcome.__new__(Outcome)
+        outcome.status = status
+        outcome.value = value
+        outcome.task = <PyObject *>task
+        outcome.must_cancel = t.must_cancel
+        t.must_cancel = 0
+        if self.get_debug():
+            t.source_tb = owned(format_helpers.extract_stack(sys._getframe()))
+        if outer is not None:
+            leave_task(self.loop, outer)
+        outcome.coro = coro
+        outcome.stand_in()
+        try:
+            PyContext_Enter(context)
+            try:
+                s.task = <PyObject *>task
+                hr_call_type(step)(step, NO_ARGS, NULL)
+            finally:
+                s.task = NULL
+                PyContext_Exit(context)
+        finally:
+            outcome.stand_back()
+            if outer is not None:
+                enter_task(self.loop, outer)
+        if t.state == PENDING:
+            register_task(task)
+        return 0
+
+    def spawn_task(self, coro):
         """Starts `coro` in a copy of the current context and returns its Task."""
         cdef hr_step311 *s = <hr_step311 *><PyObject *>step
         cdef hr_task311 *t
@@ -283,7 +474,7 @@ cdef class Spawner311:
         return task
 
 
-cdef class SpawnerStdlib:
+cdef class SpawnerStdlib(Spawner):
     """`spawn` for Python 3.12 and later.
 
     A task that never suspended has given up its coroutine, and `get_coro()` of such a task crashes 3.12.1:
@@ -295,12 +486,12 @@ cdef class SpawnerStdlib:
     def __cinit__(self, loop):
         self.loop = loop
 
-    def spawn(self, coro):
+    def spawn_task(self, coro):
         """Starts `coro` in a copy of the current context and returns its Task."""
         return Task(coro, loop=self.loop, context=PyContext_CopyCurrent(), eager_start=True)
 
 
-cdef class SpawnerLater:
+cdef class SpawnerLater(Spawner):
     """`spawn` where the first step has to wait for the next turn of the loop."""
 
     cdef object create_task
@@ -308,7 +499,7 @@ cdef class SpawnerLater:
     def __cinit__(self, loop):
         self.create_task = loop.create_task
 
-    def spawn(self, coro):
+    def spawn_task(self, coro):
         """Makes a Task for `coro` in a copy of the current context and returns it."""
         return self.create_task(coro, context=PyContext_CopyCurrent())
 
