@@ -16,7 +16,8 @@ Answer = Literal["result", "stream", "accepted", "ended", "listen"]
 ``stream``: the same, but the answer must bring at least one notification.
 ``accepted``: HTTP 202 (or any 2xx) to a notification; over lines nothing is waited for.
 ``ended``: HTTP 200..204, 404 or 405 to the DELETE of a session; over lines nothing is sent.
-``listen``: the answer is held open until the end of the run; notifications are counted, its end is an error.
+``listen``: the answer is held open for ``hold_s`` after its acknowledgement (the first notification), or until the end
+of the run; notifications are counted, its end is an error. Its latency is the time to the acknowledgement.
 """
 
 
@@ -56,7 +57,11 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     method: str
     headers: tuple[tuple[str, str], ...] = ()
     """HTTP headers of this step beyond those of every request (Mcp-Method, Mcp-Name, Mcp-Param-*, ...)."""
+    token: bytes = b""
+    """If not empty the text is ``before + id + token + id + after``: a progress token that is unique on a line stream."""
     answer: Answer = "result"
+    hold_s: float | None = None
+    """Of ``listen``: how long it is held open once it was acknowledged; None: until the end of the run."""
     expects: bytes | None = None
     """Bytes that must stand in the JSON text of the result."""
     opens_session: bool = False
