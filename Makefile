@@ -9,13 +9,14 @@ DEBUG_LIB := build/debug/lib
 ASAN_LIB := build/asan/lib
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test conformance test-c test-release test-debug test-dist test-pythons lint bench debug asan peers clean dist
+.PHONY: help bench-peers bench-pythons build demo test conformance test-c test-release test-debug test-dist test-pythons lint bench debug asan peers clean dist
 
 help:
 	@echo "make demo    set up, host the demo tool server over HTTP, call it, print a throughput line"
 	@echo "make test    set up and run all tests: C under sanitizers, release and debug builds, both event loops, peers"
 	@echo "make conformance   the official conformance suite against the server and the client, on every wire: totals"
 	@echo "make bench   benchmarks, short: ratios against raw loops and other SDKs"
+	@echo "make bench-peers   every mark and every peer, interleaved, within 15 minutes; then benchmarks/render.py"
 	@echo "make build   build in place (release)"
 	@echo "make debug   build with asserts and live-object counters into $(DEBUG_LIB)"
 	@echo "make asan    build with sanitizers into $(ASAN_LIB) and run the wire and mux tests on it"
@@ -87,7 +88,15 @@ test-debug: debug $(VENV)/.ready-test
 conformance: build $(VENV)/.ready-test peers
 	@PYTHONPATH=tests $(PY) -m interop.conformance.run
 
-test-dist: $(VENV)/.ready
+test-# Everything that is compared, in .tools/; headrace for the other Pythons, in build/pyNNN. Before the clock starts.
+bench-pythons: build
+	@nice benchmarks/build_pythons.sh $(PY)
+
+bench-peers: build $(VENV)/.ready-test peers bench-pythons
+	@$(MAKE) --no-print-directory -C benchmarks/peers install PYTHON=$(abspath $(PY))
+	@$(PY) benchmarks/run.py --peers --json benchmarks/results/peers.json $(BENCH_OPTIONS)
+
+dist: $(VENV)/.ready
 	@tools/try_dist.sh $(PY) only
 
 test-pythons: $(VENV)/.ready

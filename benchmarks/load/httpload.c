@@ -1,41 +1,38 @@
-/* A keep-alive HTTP/1.1 load generator: N connections, one request each at a time, the same bytes every
- * time, every answer checked (status 200 and a given text in the body). Prints one JSON line.
+/* A keep-alive HTTP/1.1 load generator: N connections, one request each at a time, every answer checked (status
+ * 200, the expected texts, no isError, and the id when the request has a running one). Answers are JSON with a
+ * length, chunked, or an event stream that ends. Prints one JSON line.
  *
- * httpload HOST PORT CONNECTIONS SECONDS REQUEST_FILE EXPECTED_TEXT [PID_TO_MEASURE] */
-#define _GNU_SOURCE
+ * httpload [-n CALLS] [-a TEXT] [-m SAMPLES] [-h MS] [-p] HOST PORT CONNECTIONS SECONDS REQUEST_FILE EXPECTED_TEXT [PIDS]
+ *   -n   stop after this many requests (SECONDS is then the bound)
+ *   -a   another text that every answer holds (a progress note)
+ *   -m   so many samples of the server's memory over the calls (needs -n)
+ *   -h   a sample of its memory after so many milliseconds of load: while the calls are held
+ *   -p   the generator on the first processor
+ * REQUEST_FILE: every text 0000000 in the body is replaced by a running seven-digit id. */
+#include "common.h"
 #include <arpa/inet.h>
-#include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <strings.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <time.h>
-#include <unistd.h>
+
+#define MAX_IDS 64
 
 typedef struct {
     int fd;
+    char *request; /* the common one when it has no running id */
     char *buf;
     size_t n, cap, sent;
+    long id; /* the last of its request */
     double started;
 } conn;
 
 static char *request;
-static size_t request_n;
-static const char *expected;
-static int epfd;
-static long done, wrong, broken;
-static double *samples;
-static long n_samples, max_samples = 2000000;
-
-static double now(clockid_t clock) {
-    struct timespec t;
-    if (clock_gettime(clock, &t)) return 0;
-    return t.tv_sec + t.tv_nsec / 1e9;
-}
+static size_t request_n, ids[MAX_IDS];
+static int n_ids, epfd;
+static const char *expected, *also = "";
+static long done, wrong, broken, fired, calls, next_id = FIRST_ID;
 
 static void die(const char *what) {
     perror(what);
@@ -44,7 +41,7 @@ static void die(const char *what) {
 
 static void push(conn *c) {
     while (c->sent < request_n) {
-        ssize_t w = send(c->fd, request + c->sent, request_n - c->sent, MSG_DONTWAIT | MSG_NOSIGNAL);
+        ssize_t w = send(c->fd, c->request + c->sent, request_n - c->sent, MSG_DONTWAIT | MSG_NOSIGNAL);
         if (w < 0) {
             if (errno == EAGAIN) break;
             broken++;
@@ -57,9 +54,16 @@ static void push(conn *c) {
 }
 
 static void fire(conn *c) {
+    if (calls && fired == calls) return;
+    fired++;
+    for (int i = 0; i < n_ids; i++) {
+        c->id = next_id;
+        write_id(c->request + ids[i], next_id);
+        next_id = after_id(next_id);
+    }
     c->n = c->sent = 0;
     c->started = now(CLOCK_MONOTONIC);
-    ssize_t w = send(c->fd, request, request_n, MSG_DONTWAIT | MSG_NOSIGNAL);
+    ssize_t w = send(c->fd, c->request, request_n, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (w == (ssize_t)request_n) {
         c->sent = request_n;
         return;
@@ -87,51 +91,77 @@ static ssize_t whole(conn *c) {
     return -1;
 }
 
-static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
+static int has_id(conn *c) {
+    char digits[16];
+    snprintf(digits, sizeof digits, "%ld", c->id);
+    return memmem(c->buf, c->n, digits, 7) != NULL;
+}
+
+static int right(conn *c) {
+    size_t top = c->n > 1200 ? 1200 : c->n;
+    return !memcmp(c->buf, "HTTP/1.1 200", 12) && memmem(c->buf, c->n, expected, strlen(expected)) &&
+           (!*also || memmem(c->buf, c->n, also, strlen(also))) && (!n_ids || has_id(c)) &&
+           !memmem(c->buf, top, "\"isError\":true", 14) && !memmem(c->buf, top, "\"isError\": true", 15);
 }
 
 int main(int argc, char **argv) {
+    long samples = 0, held_ms = 0;
+    int option, pinned = 0;
+    while ((option = getopt(argc, argv, "+n:a:m:h:p")) != -1) {
+        if (option == 'n') calls = atol(optarg);
+        if (option == 'a') also = optarg;
+        if (option == 'm') samples = atol(optarg);
+        if (option == 'h') held_ms = atol(optarg);
+        if (option == 'p') pinned = 1;
+    }
+    argv += optind - 1, argc -= optind - 1;
     if (argc < 7) {
-        fprintf(stderr, "usage: httpload HOST PORT CONNECTIONS SECONDS REQUEST_FILE EXPECTED_TEXT [PID]\n");
+        fprintf(stderr, "usage: httpload [-n CALLS] [-a TEXT] [-m SAMPLES] [-h MS] [-p] HOST PORT CONNECTIONS SECONDS REQUEST_FILE EXPECTED_TEXT [PIDS]\n");
         return 2;
     }
     int connections = atoi(argv[3]);
     double seconds = atof(argv[4]);
     expected = argv[6];
-    pid_t pid = argc > 7 ? atoi(argv[7]) : 0;
-    FILE *f = fopen(argv[5], "rb");
-    if (!f) die(argv[5]);
-    fseek(f, 0, SEEK_END);
-    request_n = (size_t)ftell(f);
-    rewind(f);
-    request = malloc(request_n + 1);
-    if (fread(request, 1, request_n, f) != request_n) die("read");
-    fclose(f);
-    samples = malloc(sizeof(double) * (size_t)max_samples);
+    if (argc > 7) read_pids(argv[7]);
+    request = slurp(argv[5], &request_n);
+    char *body = memmem(request, request_n, "\r\n\r\n", 4);
+    for (char *p = body; p && n_ids < MAX_IDS && (p = memmem(p, request_n - (size_t)(p - request), "0000000", 7)); p += 7)
+        ids[n_ids++] = (size_t)(p - request);
     epfd = epoll_create1(0);
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(argv[2]))};
     inet_pton(AF_INET, argv[1], &to.sin_addr);
     conn *all = calloc((size_t)connections, sizeof(conn));
+    if (pinned) pin(0);
+    if (samples || held_ms) sample_memory(0);
     for (int i = 0; i < connections; i++) {
         conn *c = &all[i];
         int one = 1;
         c->fd = socket(AF_INET, SOCK_STREAM, 0);
-        if (connect(c->fd, (struct sockaddr *)&to, sizeof to)) die("connect");
+        if (c->fd < 0 || connect(c->fd, (struct sockaddr *)&to, sizeof to)) die("connect");
         setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
         c->cap = 16384;
         c->buf = malloc(c->cap);
+        c->request = request;
+        if (n_ids) {
+            c->request = malloc(request_n);
+            memcpy(c->request, request, request_n);
+        }
         struct epoll_event ev = {.events = EPOLLIN, .data.ptr = c};
         epoll_ctl(epfd, EPOLL_CTL_ADD, c->fd, &ev);
     }
-    clockid_t cpu = (clockid_t)((~(unsigned)pid) << 3 | 2);
-    double cpu0 = pid ? now(cpu) : 0, start = now(CLOCK_MONOTONIC), stop = start + seconds, t = start;
+    if (held_ms) usleep(300000), sample_memory(0); /* with its connections, before any call */
+    double cpu0 = server_cpu(), start = now(CLOCK_MONOTONIC), stop = start + seconds, t = start;
+    long sample_every = samples ? calls / samples : 0;
+    int held = 0;
     for (int i = 0; i < connections; i++) fire(&all[i]);
     struct epoll_event evs[256];
-    while (t < stop) {
-        int n = epoll_wait(epfd, evs, 256, 200);
+    while (t < stop && !(calls && done == calls) && wrong < 100 && broken < connections) {
+        int n = epoll_wait(epfd, evs, 256, held_ms && !held ? 20 : 200);
         t = now(CLOCK_MONOTONIC);
+        if (held_ms && !held && t - start >= held_ms / 1e3) {
+            held = 1;
+            sample_memory(fired - done);
+        }
         for (int i = 0; i < n; i++) {
             conn *c = evs[i].data.ptr;
             if (evs[i].events & EPOLLOUT) push(c);
@@ -147,19 +177,18 @@ int main(int argc, char **argv) {
             c->n += (size_t)r;
             ssize_t total = whole(c);
             if (total == 0) continue;
-            if (total < 0 || memcmp(c->buf, "HTTP/1.1 200", 12) || !memmem(c->buf, c->n, expected, strlen(expected))) {
+            if (total < 0 || !right(c)) {
                 if (!wrong++) fprintf(stderr, "wrong answer: %.*s\n", (int)(c->n > 600 ? 600 : c->n), c->buf);
             }
             done++;
-            if (n_samples < max_samples) samples[n_samples++] = now(CLOCK_MONOTONIC) - c->started;
+            record_latency(now(CLOCK_MONOTONIC) - c->started);
+            if (sample_every && done % sample_every == 0) sample_memory(done);
             fire(c);
         }
     }
-    double took = t - start, used = pid ? now(cpu) - cpu0 : 0;
-    qsort(samples, (size_t)n_samples, sizeof(double), by_value);
-    printf("{\"calls\":%ld,\"wrong\":%ld,\"broken\":%ld,\"seconds\":%.4f,\"per_second\":%.1f,\"server_cpu_us\":%.3f,"
-           "\"p50_us\":%.1f,\"p99_us\":%.1f}\n",
-           done, wrong, broken, took, done / took, done ? used / done * 1e6 : 0,
-           n_samples ? samples[n_samples / 2] * 1e6 : 0, n_samples ? samples[n_samples * 99 / 100] * 1e6 : 0);
-    return done && !wrong && !broken ? 0 : 1;
+    double used = server_cpu() - cpu0;
+    if (held_ms) sample_memory(done);
+    print_report(done, wrong, broken, t - start, used);
+    printf("}\n");
+    return done && !wrong && !broken && (!calls || done == calls || samples) ? 0 : 1;
 }

@@ -2,19 +2,26 @@
 
 import sys
 
-from headrace import Server
+from headrace import Context, Limits, Server
+from tools import TOOLS
 
-app = Server("bench", version="1.0.0")
+# Tools that hold 10,000 calls at once need more than the usual 4,096 in flight on one pipe.
+app = Server("bench", version="1.0.0", limits=Limits(max_in_flight=20_000))
+for tool in TOOLS:
+    app.tool(tool)
 
 
-@app.tool
-async def echo(text: str, n: int) -> str:
+@app.tool(inline=True)
+def echo_inline(text: str, n: int) -> str:
+    """The text, by a function that runs on the event loop itself."""
     return text
 
 
 @app.tool
-async def add(a: int, b: int) -> int:
-    return a + b
+async def echo_noted(ctx: Context, text: str, n: int) -> str:
+    """The text, after one progress note."""
+    await ctx.progress(1, 1)
+    return text
 
 
 if __name__ == "__main__":

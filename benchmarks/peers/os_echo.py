@@ -3,4 +3,4 @@
 import os
 
 while data := os.read(0, 65536):
-    os.write(1, data.replace(b'"method"', b'"result"'))
+    os.write(1, data)

@@ -9,8 +9,9 @@ import subprocess
 import sys
 import time
 
-from e2e_http import ours
+from contenders import ours
 from harness import HERE, PEERS_PYTHON, rss_bytes
+from record import Record
 
 FIRST = (
     b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},'
@@ -49,9 +50,9 @@ def _first_answer(command: list[str]) -> float:
     return took
 
 
-def start_and_memory(*, seconds: float, rounds: int) -> list[dict[str, object]]:
+def start_and_memory(record: Record) -> None:
     rows: dict[str, list[float]] = {key: [] for key in ("bare", "asyncio", "headrace", "bare_peer", "mcp", "first", "first_mcp")}
-    for _ in range(max(rounds, 3) * 2):
+    for _ in range(2 if record.quick else max(record.rounds, 3) * 2):
         rows["bare"].append(_import(sys.executable, ""))
         rows["asyncio"].append(_import(sys.executable, "asyncio"))
         rows["headrace"].append(_import(sys.executable, "headrace"))
@@ -63,25 +64,24 @@ def start_and_memory(*, seconds: float, rounds: int) -> list[dict[str, object]]:
           f"{m['bare'] * 1e3:.0f} ms)")  # fmt: skip
     print(f"  import asyncio {m['asyncio'] * 1e3:.0f} ms, import headrace {m['headrace'] * 1e3:.0f} ms, import mcp {m['mcp'] * 1e3:.0f} ms")
     print(f"  exec to first answer over stdio: headrace {m['first'] * 1e3:.0f} ms, official SDK {m['first_mcp'] * 1e3:.0f} ms")
-    with ours() as (port, pid):
+    with ours().listening() as place:
         time.sleep(0.3)
-        idle = rss_bytes(pid)
+        idle = rss_bytes(place.pid)
         count = 2000
         held = []
         for _ in range(count):
-            s = socket.create_connection(("127.0.0.1", port))
+            s = socket.create_connection(("127.0.0.1", place.port))
             held.append(s)
         time.sleep(1.0)
-        each = (rss_bytes(pid) - idle) / count
+        each = (rss_bytes(place.pid) - idle) / count
         for s in held:
             s.close()
     print(f"  idle HTTP server {idle / 1e6:.1f} MB, each idle connection {each:,.0f} bytes")
     to_asyncio, to_mcp = m["headrace"] / m["asyncio"], m["mcp"] / m["headrace"]
     to_first = m["first_mcp"] / m["first"]
-    return [
-        {"what": "import headrace: CPU of import asyncio", "reached": f"{to_asyncio:.2f} x", "asked": "<= 1.5 x", "ok": to_asyncio <= 1.5},
-        {"what": "import headrace: import mcp costs more by", "reached": f"{to_mcp:.1f} x", "asked": ">= 8 x", "ok": to_mcp >= 8},
-        {"what": "stdio, exec to first answer: official SDK takes longer by", "reached": f"{to_first:.1f} x", "asked": ">= 6 x", "ok": to_first >= 6},
-        {"what": "idle HTTP server process", "reached": f"{idle / 1e6:.1f} MB", "asked": "<= 40 MB", "ok": idle <= 40e6},
-        {"what": "idle HTTP connection", "reached": f"{each / 1024:.1f} KB", "asked": "<= 4 KB", "ok": each <= 4096},
-    ]
+    group = "Start and idle memory"
+    record.at_most(group, "import headrace: CPU of import asyncio", to_asyncio, 1.5, "x")
+    record.at_least(group, "import mcp costs more than import headrace by", to_mcp, 8, "x")
+    record.at_least(group, "stdio, exec to first answer: official Python SDK takes longer by", to_first, 6, "x")
+    record.at_most(group, "idle HTTP server process", idle / 1e6, 40, "MB")
+    record.at_most(group, "idle HTTP connection", each / 1024, 4, "KB")

@@ -1,0 +1,19 @@
+"""The client's rows, which e2e_client.py measures: it has ``client_calls(seconds=, rounds=)`` and returns marks."""
+
+from __future__ import annotations
+
+import importlib
+
+from record import Record
+
+GROUP = "Client"
+
+
+def client(record: Record) -> None:
+    try:
+        measure = importlib.import_module("e2e_client").client_calls
+    except (ImportError, AttributeError) as error:
+        record.leave_out(f"client rows: {error}")
+        return
+    for mark in measure(seconds=record.seconds, rounds=record.rounds):
+        record.marks.append({"group": GROUP, "value": None, "limit": None, "by": "", **mark})
