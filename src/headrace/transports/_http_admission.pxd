@@ -1,5 +1,5 @@
 # What a server does with a request head: refuse it, open a stream, or find where its body belongs.
-from libc.stdint cimport uint64_t
+from libc.stdint cimport uint32_t, uint64_t
 
 from headrace.mux._mux cimport Mux
 from headrace.transports._http_endpoint cimport Connection
@@ -13,6 +13,11 @@ cdef class RequestLink(Connection):
     cdef int accept_bits
     cdef bint remembered                 # the four above can be compared with
     cdef bytes extra                     # header lines for the answer of this request, or None
+    # The session of the request before: good for the next one with the same two header values.
+    cdef bytes known_id, known_version
+    cdef object known_session
+    cdef Mux known_mux                   # closed once the session has ended
+    cdef uint32_t known_tick             # when the session was last told that it is used
     cdef object guest                    # the HTTP+SSE session that the body is for, or None
     cdef bint expects                    # 100 Continue is awaited
     cdef hr_chunked chunked
@@ -29,6 +34,8 @@ cdef class RequestLink(Connection):
     cdef object principal(self)
     cdef object look_up(self)
     cdef object find_session(self)
+    cdef int know(self, object session, bytes version) except -1
+    cdef int forget(self) except -1
     cdef int open_stream(self) except -1
     cdef int resume_stream(self, object session) except -1
     cdef int end_session(self) except -1

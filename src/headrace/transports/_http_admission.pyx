@@ -336,6 +336,17 @@ cdef class RequestLink(Connection):
         if ep.principal_of is not None:
             exchange.principal = self.principal()
         cdef bint named = h.seen & B_VERSION and h.known[HR_H_MCP_PROTOCOL_VERSION].n
+        if (
+            named and self.known_mux is not None and not self.known_mux.closed
+            and not h.duplicate & (B_VERSION | B_SESSION)
+            and span_is(&h.known[HR_H_MCP_SESSION_ID], self.known_id)
+            and span_is(&h.known[HR_H_MCP_PROTOCOL_VERSION], self.known_version)
+        ):
+            if self.known_tick != ep.tick:
+                self.known_tick = ep.tick
+                self.known_session.active = True
+            exchange.session = self.known_session
+            return self.known_mux
         if named and not h.duplicate & B_VERSION and span_is(&h.known[HR_H_MCP_PROTOCOL_VERSION], ep.modern):
             exchange.version_ok = True
             return ep.mux
@@ -358,7 +369,25 @@ cdef class RequestLink(Connection):
             return None
         session.active = True
         exchange.session = session
+        if version is not None and not ep.sealed and ep.principal_of is None:
+            self.know(session, version)
         return <Mux>session.mux
+
+    cdef int know(self, object session, bytes version) except -1:
+        """The next request will most likely be of the same session. Unused sessions are looked for at the
+        beginning of ticks alone: one mark in each tick tells that this one is used."""
+        self.known_id = known_bytes(&self.head, HR_H_MCP_SESSION_ID)
+        self.known_version = version
+        self.known_session = session
+        self.known_mux = session.mux
+        self.known_tick = self.endpoint.tick
+        return 0
+
+    cdef int forget(self) except -1:
+        self.known_id = self.known_version = None
+        self.known_session = None
+        self.known_mux = None
+        return 0
 
     # --- a body in pieces ---------------------------------------------------------------------------
 

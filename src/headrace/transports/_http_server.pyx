@@ -147,6 +147,7 @@ cdef class HttpLink(RequestLink):
             self.current = None
             exchange.detach()
         self.spare = None
+        self.forget()
         self.drop_stored()
         self.drop_body()
         self.release_waiters()
