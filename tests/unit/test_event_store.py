@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.limits import Limits
-from headrace.protocol.event_store import EventPool, EventStore, Replay
+from headrace.protocol._event_memory import EventPool
+from headrace.protocol.event_store import EventStore, Replay
 
 
 class Clock:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.errors import ConnectionClosed, RpcError
 from headrace.jsonrpc import INTERNAL_ERROR
 from headrace.mux import Mux
-from headrace.protocol.event_store import EventPool
+from headrace.protocol._event_memory import EventPool
 from headrace.protocol.session_streams import StreamingSession, StreamSettings
 
 if TYPE_CHECKING:

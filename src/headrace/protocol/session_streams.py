@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from headrace.errors import ConnectionClosed, LocalProtocolError
-from headrace.jsonrpc import R4
+from headrace.protocol._streams import StreamKeeper
 from headrace.protocol.session import ServerSession
 
 if TYPE_CHECKING:
@@ -50,84 +50,19 @@ class Resumed(msgspec.Struct, frozen=True):
     """A POST stream that got its last event: what is left of it is all there is."""
 
 
-class StreamingSession(ServerSession):
+class StreamingSession(StreamKeeper, ServerSession):
     """A session with streams; ``sink`` is its newest GET stream or None."""
 
     def __init__(self, server: Any, settings: StreamSettings) -> None:
-        super().__init__(server, server.tables)
+        ServerSession.__init__(self, server, server.tables)
         self.ended = False
         self.active = True
         """Something arrived since the last sweep."""
         self.streams: list[Any] = []
-        self._settings = settings
-        self._events: EventStore | None = None
-        self._made = 0
-        self._posts: dict[str, Any] = {}
+        self.keep_streams(settings)
         self._waiting: dict[tuple[bytes, bytes | None], None] = {}
 
     # --- event ids ----------------------------------------------------------------------------------
-
-    @property
-    def resumable(self) -> bool:
-        """Whether streams of this session have event ids."""
-        return self._settings.make_store is not None
-
-    @property
-    def events(self) -> EventStore | None:
-        """The event store; made when the first stream needs it."""
-        if self._events is None and self._settings.make_store is not None and not self.ended:
-            assert self.id is not None
-            try:
-                self._events = self._settings.make_store(self.id)
-            except Exception as exc:
-                self.server.runtime.report("an event store could not be made", exc)
-        return self._events
-
-    @property
-    def primes(self) -> bool:
-        """Streams begin with an event that has an id and no data; earlier clients choke on it (HO-22, B38)."""
-        return (
-            self.resumable and self.mux is not None and self.mux.current is not None and (self.mux.current.name >= R4)
-        )
-
-    @property
-    def retry_ms(self) -> int:
-        """The reconnection time that a first event names, in milliseconds; -1 for none (HO-23)."""
-        interval = self._settings.retry_interval
-        return -1 if interval is None else int(interval * 1000)
-
-    def open_stream(self, sink: Any, *, get: bool) -> str | None:
-        """A name for the stream that ``sink`` becomes; None when it will not have ids."""
-        if self.events is None:
-            return None
-        self._made += 1
-        name = f"{'g' if get else 'p'}{self._made}"
-        if not get:
-            self._posts[name] = sink
-        return name
-
-    def keep(self, stream: str, data: bytes) -> bytes | None:
-        """Keeps an event that is being sent; gives its id, or None when it goes without."""
-        store = self._events
-        if store is None:
-            return None
-        try:
-            return store.append(stream, data).encode("ascii")
-        except Exception as exc:
-            self.server.runtime.report("an event could not be kept", exc)
-            return None
-
-    def post_ended(self, stream: str) -> None:
-        """A POST stream got its last event."""
-        self._posts.pop(stream, None)
-        self._end(stream)
-
-    def _end(self, stream: str) -> None:
-        if self._events is not None:
-            try:
-                self._events.end(stream)
-            except Exception as exc:
-                self.server.runtime.report("an event store failed", exc)
 
     def resume(self, last_id: str) -> Resumed | None:
         """Finds what to go on with behind the event ``last_id``.
@@ -148,7 +83,7 @@ class StreamingSession(ServerSession):
             for other in [each for each in self.streams if each.stream == found.stream]:
                 other.end_stream()  # its connection is most likely dead
             return Resumed(found.stream, found.events)
-        sink = self._posts.get(found.stream)
+        sink = self.posts.get(found.stream)
         if found.lost and sink is None:
             return None
         return Resumed(found.stream, found.events, sink, finished=sink is None)
@@ -178,7 +113,7 @@ class StreamingSession(ServerSession):
         if sink in self.streams:
             self.streams.remove(sink)
             if sink.stream is not None:
-                self._end(sink.stream)
+                self.stream_closed(sink.stream)
         self.sink = self.streams[-1] if self.streams else None
 
     def sink_lost(self, sink: Any) -> None:
@@ -214,10 +149,10 @@ class StreamingSession(ServerSession):
         self._waiting.clear()
         for sink in list(self.streams):
             sink.end_stream()
-        for sink in list(self._posts.values()):
+        for sink in list(self.posts.values()):
             sink.end_stream()
-        self._posts.clear()
-        store, self._events = self._events, None
+        self.posts.clear()
+        store = self.drop_store()
         if store is not None:
             try:
                 store.close()

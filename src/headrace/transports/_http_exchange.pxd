@@ -2,6 +2,7 @@
 from libc.stdint cimport uint32_t
 
 from headrace.mux._mux cimport Exchange, Revision, Sink
+from headrace.protocol._streams cimport StreamKeeper
 from headrace.transports._http_endpoint cimport Connection
 from headrace.wire._outbuf cimport Outbuf
 
@@ -11,7 +12,8 @@ cdef class HttpExchange(Sink):
     cdef Connection link                 # None once the connection is gone
     cdef readonly object session         # None: the modern era
     cdef readonly Exchange running       # in flight
-    cdef readonly object stream          # name of the resumable stream that this is (HO-20), or None
+    cdef StreamKeeper keeper             # the session, once `stream` has a name
+    cdef readonly str stream             # name of the resumable stream that this is (HO-20), or None
     cdef Outbuf spool                    # a resumable stream without a connection: its events are only kept
     cdef Sink batch                      # of a JSON array, until everything is answered
     cdef object begun                    # session that this initialize opened, until it is answered

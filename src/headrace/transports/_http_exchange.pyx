@@ -18,6 +18,7 @@ from headrace.jsonrpc import (
 )
 
 from headrace.mux._mux cimport Exchange, Mux, PendingCall, Revision, Sink
+from headrace.protocol._streams cimport StreamKeeper
 from headrace.transports._http_endpoint cimport LENGTH_FIELD, Connection, put_rpc_error
 from headrace.wire._cjson cimport HR_T_OBJECT, HR_T_STRING, hr_envelope, hr_span, hr_token
 from headrace.wire._chttp cimport HR_F_MCP_PARAM, HR_H_MCP_METHOD, HR_H_MCP_NAME, hr_head
@@ -79,6 +80,7 @@ cdef class HttpExchange(Sink):
         self.closed = False
         self.session = None
         self.stream = None
+        self.keeper = None
         self.spool = None
         self.running = None
         self.batch = None
@@ -308,11 +310,12 @@ cdef class HttpExchange(Sink):
     cdef int commit(self) except -1:
         """From here on the answer is an event stream. 1: it has a first event."""
         if self.session is not None and self.stream is None:
-            self.stream = self.session.open_stream(self, get=self.is_stream)
+            self.keeper = <StreamKeeper?>self.session
+            self.stream = self.keeper.open_named(self, self.is_stream)
         self.put_stream_head()
-        if self.stream is None or not self.session.primes:
+        if self.stream is None or not self.keeper.priming():
             return 0
-        return self.prime(self.session.retry_ms)
+        return self.prime(self.keeper.retry_ms)
 
     cdef int put_stream_head(self) except -1:
         cdef Outbuf out = self.link.queue()
@@ -347,7 +350,7 @@ cdef class HttpExchange(Sink):
         data = out.slice(self.text_at, out.n - 2)
         out.n = self.mark
         # The store may be anybody's code: whatever it does to this stream is over when it returns.
-        id = self.session.keep(self.stream, data)
+        id = self.keeper.keep_event(self.stream, data)
         if self.link is None:
             return self.spool.clear() if self.spool is not None else 0
         out = self.link.queue()
@@ -401,7 +404,7 @@ cdef class HttpExchange(Sink):
         if self.is_stream:
             self.session.stream_ended(self)
         elif self.stream is not None:
-            self.session.post_ended(self.stream)
+            self.keeper.post_over(self.stream)
         return link.finished(self) if link is not None else 0
 
     cdef int answer_error(self, int status, int code, str text, bytes id=None) except -1:
@@ -452,6 +455,7 @@ cdef class HttpExchange(Sink):
                 return self.link.wake()
         else:
             # No first event of its own: the client would take its id for one behind those that follow.
+            self.keeper = <StreamKeeper?>self.session
             self.stream = name
             self.put_stream_head()
             self.put_events(events)
@@ -472,7 +476,7 @@ cdef class HttpExchange(Sink):
 
     cdef int prime(self, int retry_ms) except -1:
         """An event without data, so that the client has an id to resume from (HO-22, HO-23)."""
-        cdef bytes id = self.session.keep(self.stream, b"")
+        cdef bytes id = self.keeper.keep_event(self.stream, b"")
         if id is None or self.link is None:
             return 0
         self.put_whole(self.link.queue(), id, b"", retry_ms)

@@ -1,0 +1,222 @@
+"""Events of HTTP sessions in memory: the store that a server has unless it is given another (HO-20, SE-08).
+
+The stores of all sessions share one pool, which bounds them together; the oldest events go first. An id is
+``TAG.STREAM.NUMBER``: TAG is random and belongs to the session, so ids of others are recognised. Every
+message that a session streams passes through here, so an event costs one object and no formatting.
+"""
+
+import secrets
+import time
+from collections import deque
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.string cimport memcpy
+
+cimport cython
+
+from headrace.protocol.event_store import EventStore, Replay
+
+__all__ = ("EventPool", "MemoryEventStore")
+
+cdef enum:
+    OVERHEAD = 200           # bytes that an event costs beside its data
+
+cdef object make_deque = deque
+
+
+@cython.freelist(64)
+cdef class Event:
+    """One event that is kept."""
+
+
+cdef class Record:
+    """One stream: the last number it got, and the events kept."""
+
+
+cdef bytes id_of(bytes prefix, long long number):
+    """prefix and number in decimal."""
+    cdef char digits[24]
+    cdef int at = 24
+    cdef Py_ssize_t n = PyBytes_GET_SIZE(prefix)
+    cdef bytes made
+    while True:
+        at -= 1
+        digits[at] = <char>(48 + number % 10)
+        number //= 10
+        if number == 0:
+            break
+    made = PyBytes_FromStringAndSize(NULL, n + 24 - at)
+    memcpy(PyBytes_AS_STRING(made), PyBytes_AS_STRING(prefix), n)
+    memcpy(PyBytes_AS_STRING(made) + n, digits + at, 24 - at)
+    return made
+
+
+cdef class EventPool:
+    """Memory for the events of many sessions; :meth:`open` makes the store of one.
+
+    :param limits: ``max_resume_events`` and ``max_resume_bytes`` bound one session,
+        ``max_resume_total_bytes`` all of them, ``resume_age`` (seconds) every event.
+    :param now: a clock in seconds.
+    """
+
+    def __init__(self, limits, now=time.monotonic):
+        self.limits = limits
+        self.now = now
+        self.max_bytes = limits.max_resume_total_bytes
+        self.session_bytes = limits.max_resume_bytes
+        self.session_events = limits.max_resume_events
+        self.age = limits.resume_age
+        self._order = deque()
+
+    def open(self, session_id=""):
+        """A store for one more session."""
+        return MemoryEventStore(self)
+
+    def sweep(self):
+        """Drops what is older than ``limits.resume_age``; to be called now and then."""
+        self.clean(self.now())
+
+    cdef int clean(self, double now) except -1:
+        cdef Event event
+        while self._order:
+            event = <Event>self._order[0]
+            if event.record is not None and event.at >= now - self.age:
+                break
+            self.drop_oldest()
+        return 0
+
+    cdef int added(self, Event event) except -1:
+        """An event of one of the stores; makes room for it."""
+        self._order.append(event)
+        self.size += event.size
+        self.clean(event.at)
+        while self.size > self.max_bytes:
+            self.drop_oldest()
+        return 0
+
+    cdef int removed(self, Event event) except -1:
+        """A store let go of it; its place in the order is given back later."""
+        event.record = None
+        event.data = b""
+        self.size -= event.size
+        self.dead += 1
+        if self.dead > 64 and self.dead * 2 > len(self._order):
+            self._order = deque([each for each in self._order if (<Event>each).record is not None])
+            self.dead = 0
+        return 0
+
+    cdef int drop_oldest(self) except -1:
+        cdef Event event = <Event>self._order[0]
+        if event.record is not None:
+            event.record.store.drop_oldest()
+        if self._order and self._order[0] is event:
+            self._order.popleft()
+            self.dead -= 1
+        return 0
+
+
+cdef class MemoryEventStore:
+    """The store of one session in the memory of an :class:`EventPool`: an EventStore."""
+
+    def __init__(self, EventPool pool not None):
+        self.tag = secrets.token_urlsafe(6)
+        self.pool = pool
+        self.records = {}
+        self.order = deque()
+
+    def __len__(self):
+        return len(self.order)
+
+    def __repr__(self):
+        return f"<MemoryEventStore: {len(self)} events, {self.size} bytes>"
+
+    def append(self, str stream not None, bytes data not None):
+        """See EventStore.append."""
+        return self.put(stream, data).decode("ascii")
+
+    cdef bytes put(self, str stream, bytes data):
+        cdef EventPool pool = self.pool
+        cdef Record record = <Record>self.records.get(stream)
+        cdef Event event
+        cdef long long number
+        if record is None:
+            record = Record.__new__(Record)
+            record.store = self
+            record.name = stream
+            record.prefix = f"{self.tag}.{stream}.".encode("ascii")
+            record.events = make_deque()
+            self.records[stream] = record
+        record.ended = False
+        self.last += 1
+        number = record.last = self.last
+        event = Event.__new__(Event)
+        event.record = record
+        event.number = number
+        event.data = data
+        event.size = PyBytes_GET_SIZE(data) + OVERHEAD
+        event.at = pool.now()
+        record.events.append(event)
+        self.order.append(event)
+        self.size += event.size
+        pool.added(event)
+        while len(self.order) > pool.session_events or self.size > pool.session_bytes:
+            self.drop_oldest()
+        return id_of(record.prefix, number)
+
+    cdef int drop_oldest(self) except -1:
+        """Lets go of the oldest event; a stream that has ended goes with its last one."""
+        cdef Event event = <Event>self.order.popleft()
+        cdef Record record = event.record
+        record.events.popleft()
+        self.size -= event.size
+        self.pool.removed(event)
+        if record.ended and not record.events:
+            del self.records[record.name]
+        return 0
+
+    def replay(self, str last_id not None):
+        """See EventStore.replay."""
+        cdef Event each
+        cdef Record record
+        cdef list events = []
+        cdef bint known = False
+        parts = last_id.split(".")
+        if len(parts) != 3 or parts[0] != self.tag:
+            return None
+        stream, digits = parts[1], parts[2]
+        if not (digits.isascii() and digits.isdecimal() and len(digits) < 18 and 0 < int(digits) <= self.last):
+            return None
+        record = <Record>self.records.get(stream)
+        if record is None:
+            return Replay(stream, [], lost=True)
+        number = int(digits)
+        if number > record.last:
+            return None
+        for found in record.events:
+            each = <Event>found
+            if each.number <= number:
+                known = known or each.number == number
+            elif each.data:
+                events.append((id_of(record.prefix, each.number).decode("ascii"), each.data))
+        if record.events and number > (<Event>record.events[0]).number and not known:
+            return None
+        return Replay(stream, events)
+
+    cpdef end(self, str stream):
+        """See EventStore.end."""
+        cdef Record record = <Record>self.records.get(stream)
+        if record is not None:
+            record.ended = True
+            if not record.events:
+                del self.records[stream]
+
+    def close(self):
+        """See EventStore.close."""
+        for event in self.order:
+            self.pool.removed(<Event>event)
+        self.order.clear()
+        self.records.clear()
+        self.size = 0
+
+
+EventStore.register(MemoryEventStore)
