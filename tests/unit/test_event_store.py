@@ -136,7 +136,7 @@ def test_closing_a_store_gives_everything_back():
     assert everybody.size == two.size and len(one) == 0
     two.close()
     assert everybody.size == 0
-    assert len(everybody._order) < 200  # places in the order come back
+    assert len(everybody) < 200  # places in the order come back
 
 
 def test_the_interface_has_defaults_for_what_a_store_need_not_know():

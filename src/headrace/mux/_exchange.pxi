@@ -310,20 +310,47 @@ cdef class Exchange:
 
         Returns as :meth:`notify`. Raises TypeError when `total` is no number.
         """
-        cdef bytes body
+        cdef Sink sink = self.sink
+        cdef Outbuf out
+        cdef bytes text = None
+        cdef bint bounded
         if self.token is None or self.state != RUNNING or not done > self.progress_done or not isfinite(done):
             return None
-        body = b'{"progressToken":' + self.token + b',"progress":' + number(done)
-        if total is not None and isfinite(<double>total):
-            body += b',"total":' + number(<double>total)
+        bounded = total is not None and isfinite(<double>total)
         if message is not None and self.revision.name != "2024-11-05":
-            body += b',"message":' + encode(text_of(message))
+            text = encode(text_of(message))
         self.progress_done = done
-        return self.notify(PROGRESS_METHOD, body + b'}')
+        if type(self) is not Exchange:
+            out = Outbuf.__new__(Outbuf)
+            put_progress(out, self.token, done, bounded, <double>total if bounded else 0, text)
+            return self.notify(PROGRESS_METHOD, out.take())
+        if self.state != RUNNING or sink.closed or not sink.open_message(self):
+            return None
+        out = sink.out
+        out.put_bytes(PROGRESS_OPEN)
+        put_progress(out, self.token, done, bounded, <double>total if bounded else 0, text)
+        out.put(b'}', 1)
+        sink.close_message(self)
+        return sink.drained() if sink.congested() else None
 
 
-cdef bytes number(double value):
+cdef int put_progress(Outbuf out, bytes token, double done, bint bounded, double total, bytes text) except -1:
+    """The params of a progress notification; `text`: its message as JSON, or None."""
+    out.put(b'{"progressToken":', 17)
+    out.put_bytes(token)
+    out.put(b',"progress":', 12)
+    put_number(out, done)
+    if bounded:
+        out.put(b',"total":', 9)
+        put_number(out, total)
+    if text is not None:
+        out.put(b',"message":', 11)
+        out.put_bytes(text)
+    return out.put(b'}', 1)
+
+
+cdef int put_number(Outbuf out, double value) except -1:
     """A finite number as JSON, whole ones without a fraction."""
     if -9007199254740992.0 < value < 9007199254740992.0 and value == <double><long long>value:
-        return b"%d" % <long long>value
-    return encode(value)
+        return out.put_int(<long long>value)
+    return out.put_bytes(encode(value))

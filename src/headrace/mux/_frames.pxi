@@ -20,6 +20,7 @@ cdef object decode_progress = msgspec.json.Decoder(_Progress).decode
 
 cdef bytes CANCELLED_METHOD = b"notifications/cancelled"
 cdef bytes PROGRESS_METHOD = b"notifications/progress"
+cdef bytes PROGRESS_OPEN = b'{"jsonrpc":"2.0","method":"notifications/progress","params":'
 
 
 cdef bint token_is(const hr_token *t, bytes text) except -1:

@@ -6,8 +6,8 @@ cdef class EventPool:
     cdef readonly object limits
     cdef readonly object now
     cdef readonly Py_ssize_t size        # bytes kept now
-    cdef readonly object _order          # deque of Event, oldest first; some are dropped already
-    cdef Py_ssize_t dead                 # of these
+    cdef Fifo order                      # of all stores, oldest first; some were dropped by theirs already
+    cdef Py_ssize_t dead                 # so many of them
     cdef Py_ssize_t max_bytes            # of all sessions
     cdef Py_ssize_t session_bytes, session_events
     cdef double age
@@ -18,13 +18,23 @@ cdef class EventPool:
     cdef int clean(self, double now) except -1
 
 
+cdef class Fifo:
+    cdef list items
+    cdef Py_ssize_t head                 # those before it are gone
+
+    cdef inline Py_ssize_t count(self)
+    cdef inline Event first(self)
+    cdef inline int push(self, Event event) except -1
+    cdef inline int pop(self) except -1
+
+
 cdef class Record:
     # One stream: the last number it got, and the events kept.
     cdef MemoryEventStore store
     cdef str name
     cdef bytes prefix                    # of its event ids
     cdef long long last
-    cdef object events                   # deque of Event
+    cdef Py_ssize_t kept                 # events of it
     cdef bint ended
 
 
@@ -42,7 +52,7 @@ cdef class MemoryEventStore:
     cdef EventPool pool
     cdef long long last
     cdef dict records                    # stream -> Record
-    cdef object order                    # deque of Event
+    cdef Fifo order
 
     cdef bytes put(self, str stream, bytes data)
     cdef int drop_oldest(self) except -1

@@ -7,7 +7,6 @@ message that a session streams passes through here, so an event costs one object
 
 import secrets
 import time
-from collections import deque
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.string cimport memcpy
@@ -21,7 +20,31 @@ __all__ = ("EventPool", "MemoryEventStore")
 cdef enum:
     OVERHEAD = 200           # bytes that an event costs beside its data
 
-cdef object make_deque = deque
+
+@cython.final
+cdef class Fifo:
+    """Events in order: a list whose front is cut off now and then."""
+
+    def __cinit__(self):
+        self.items = []
+
+    cdef inline Py_ssize_t count(self):
+        return len(self.items) - self.head
+
+    cdef inline Event first(self):
+        return <Event>self.items[self.head] if self.head < len(self.items) else None
+
+    cdef inline int push(self, Event event) except -1:
+        self.items.append(event)
+        return 0
+
+    cdef inline int pop(self) except -1:
+        self.items[self.head] = None
+        self.head += 1
+        if self.head > 64 and self.head * 2 > len(self.items):
+            del self.items[:self.head]
+            self.head = 0
+        return 0
 
 
 @cython.freelist(64)
@@ -66,7 +89,11 @@ cdef class EventPool:
         self.session_bytes = limits.max_resume_bytes
         self.session_events = limits.max_resume_events
         self.age = limits.resume_age
-        self._order = deque()
+        self.order = Fifo.__new__(Fifo)
+
+    def __len__(self):
+        """Places in the order, some of them given up already."""
+        return self.order.count()
 
     def open(self, session_id=""):
         """A store for one more session."""
@@ -78,16 +105,15 @@ cdef class EventPool:
 
     cdef int clean(self, double now) except -1:
         cdef Event event
-        while self._order:
-            event = <Event>self._order[0]
-            if event.record is not None and event.at >= now - self.age:
-                break
+        while True:
+            event = self.order.first()
+            if event is None or (event.record is not None and event.at >= now - self.age):
+                return 0
             self.drop_oldest()
-        return 0
 
     cdef int added(self, Event event) except -1:
         """An event of one of the stores; makes room for it."""
-        self._order.append(event)
+        self.order.push(event)
         self.size += event.size
         self.clean(event.at)
         while self.size > self.max_bytes:
@@ -100,17 +126,19 @@ cdef class EventPool:
         event.data = b""
         self.size -= event.size
         self.dead += 1
-        if self.dead > 64 and self.dead * 2 > len(self._order):
-            self._order = deque([each for each in self._order if (<Event>each).record is not None])
+        if self.dead > 64 and self.dead * 2 > self.order.count():
+            self.order.items = [
+                each for each in self.order.items if each is not None and (<Event>each).record is not None]
+            self.order.head = 0
             self.dead = 0
         return 0
 
     cdef int drop_oldest(self) except -1:
-        cdef Event event = <Event>self._order[0]
+        cdef Event event = self.order.first()
         if event.record is not None:
             event.record.store.drop_oldest()
-        if self._order and self._order[0] is event:
-            self._order.popleft()
+        if self.order.first() is event:
+            self.order.pop()
             self.dead -= 1
         return 0
 
@@ -122,10 +150,10 @@ cdef class MemoryEventStore:
         self.tag = secrets.token_urlsafe(6)
         self.pool = pool
         self.records = {}
-        self.order = deque()
+        self.order = Fifo.__new__(Fifo)
 
     def __len__(self):
-        return len(self.order)
+        return self.order.count()
 
     def __repr__(self):
         return f"<MemoryEventStore: {len(self)} events, {self.size} bytes>"
@@ -144,7 +172,6 @@ cdef class MemoryEventStore:
             record.store = self
             record.name = stream
             record.prefix = f"{self.tag}.{stream}.".encode("ascii")
-            record.events = make_deque()
             self.records[stream] = record
         record.ended = False
         self.last += 1
@@ -155,22 +182,23 @@ cdef class MemoryEventStore:
         event.data = data
         event.size = PyBytes_GET_SIZE(data) + OVERHEAD
         event.at = pool.now()
-        record.events.append(event)
-        self.order.append(event)
+        record.kept += 1
+        self.order.push(event)
         self.size += event.size
         pool.added(event)
-        while len(self.order) > pool.session_events or self.size > pool.session_bytes:
+        while self.order.count() > pool.session_events or self.size > pool.session_bytes:
             self.drop_oldest()
         return id_of(record.prefix, number)
 
     cdef int drop_oldest(self) except -1:
         """Lets go of the oldest event; a stream that has ended goes with its last one."""
-        cdef Event event = <Event>self.order.popleft()
+        cdef Event event = self.order.first()
         cdef Record record = event.record
-        record.events.popleft()
+        self.order.pop()
+        record.kept -= 1
         self.size -= event.size
         self.pool.removed(event)
-        if record.ended and not record.events:
+        if record.ended and not record.kept:
             del self.records[record.name]
         return 0
 
@@ -180,6 +208,7 @@ cdef class MemoryEventStore:
         cdef Record record
         cdef list events = []
         cdef bint known = False
+        cdef bint older = False
         parts = last_id.split(".")
         if len(parts) != 3 or parts[0] != self.tag:
             return None
@@ -192,13 +221,16 @@ cdef class MemoryEventStore:
         number = int(digits)
         if number > record.last:
             return None
-        for found in record.events:
+        for found in self.order.items[self.order.head:]:
             each = <Event>found
+            if each.record is not record:
+                continue
             if each.number <= number:
+                older = True
                 known = known or each.number == number
             elif each.data:
                 events.append((id_of(record.prefix, each.number).decode("ascii"), each.data))
-        if record.events and number > (<Event>record.events[0]).number and not known:
+        if older and not known:
             return None
         return Replay(stream, events)
 
@@ -207,14 +239,14 @@ cdef class MemoryEventStore:
         cdef Record record = <Record>self.records.get(stream)
         if record is not None:
             record.ended = True
-            if not record.events:
+            if not record.kept:
                 del self.records[stream]
 
     def close(self):
         """See EventStore.close."""
-        for event in self.order:
+        for event in self.order.items[self.order.head:]:
             self.pool.removed(<Event>event)
-        self.order.clear()
+        self.order = Fifo.__new__(Fifo)
         self.records.clear()
         self.size = 0
 

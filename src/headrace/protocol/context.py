@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from headrace.jsonrpc import CLIENT_INFO, LOG_LEVEL, LOG_LEVELS, R4
+from headrace.protocol._context import SENT, ContextBase
 
 if TYPE_CHECKING:
     from headrace.mux import Exchange
@@ -20,30 +21,6 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 _LEVELS = {level: rank for rank, level in enumerate(LOG_LEVELS)}
 _LOG_METHOD = b"notifications/message"
-
-
-class _Sent:
-    """An awaitable that is done: nothing has to drain."""
-
-    __slots__ = ()
-
-    def __await__(self) -> Generator[Any, None, None]:
-        return
-        yield
-
-
-class _Turn:
-    """An awaitable that lets the event loop run once: other clients, and news of this one, get their turn."""
-
-    __slots__ = ()
-
-    def __await__(self) -> Generator[Any, None, None]:
-        yield
-
-
-_SENT = _Sent()
-_TURN = _Turn()
-_SENDS_A_TURN = 32
 
 
 def _read_meta(raw: bytes) -> dict[str, Any]:
@@ -62,24 +39,14 @@ async def _start_task(exchange: Exchange) -> bool:
     return starter is not None and bool(await starter.promote())
 
 
-class Context:
+class Context(ContextBase):
     """Given to a handler through a parameter annotated with this class.
 
     Belongs to one request; after the answer its methods do nothing. In a tool that runs in a worker
     thread (plain ``def``) the methods may be called from that thread and need no ``await``.
     """
 
-    __slots__ = ("_exchange", "_meta", "_sends")
-
-    def __init__(self, exchange: Exchange) -> None:
-        self._exchange = exchange
-        self._meta: dict[str, Any] | None = None
-        self._sends = 0
-        if exchange.resumed and exchange.revision.modern:
-            # What an earlier round left is checked before the handler does anything (MX-35).
-            from headrace.protocol.asking import asker_of
-
-            asker_of(exchange).load(exchange)
+    __slots__ = ()
 
     def __repr__(self) -> str:
         return f"<Context of request {self.request_id!r}>"
@@ -130,14 +97,6 @@ class Context:
     def lifespan(self) -> Any:
         """What the server's ``lifespan`` yielded, or None."""
         return self._exchange.mux.gate.server.lifespan_state
-
-    def progress(self, done: float, total: float | None = None, message: str | None = None) -> Any:
-        """Tells the client how far the work is; does nothing unless it asked (MX-02, MX-03).
-
-        ``done`` must increase from call to call, other values are dropped; ``total`` is in the same
-        unit. Await the result to slow down to what the client reads.
-        """
-        return self._exchange.progress(done, total, message) or self._sent()
 
     def log(self, level: str, data: Any, logger: str | None = None) -> Any:
         """Sends a log message to the client when it wants this ``level`` (SF-40, SF-41).
@@ -337,11 +296,6 @@ class Context:
     def _send(self, method: bytes, params: bytes) -> Any:
         return self._exchange.notify(method, params) or self._sent()
 
-    def _sent(self) -> Any:
-        # A handler that only sends would never suspend: now and then its await is a real one.
-        self._sends += 1
-        return _SENT if self._sends % _SENDS_A_TURN else _TURN
-
 
 class ThreadContext(Context):
     """The same inside a worker thread: what is sent goes through the event loop, in order."""
@@ -350,7 +304,7 @@ class ThreadContext(Context):
 
     def progress(self, done: float, total: float | None = None, message: str | None = None) -> Any:
         self._exchange.mux.runtime.post(self._exchange.progress, done, total, message)
-        return _SENT
+        return SENT
 
     def close_stream(self, retry: float | None = None) -> bool:
         """As in Context; whether the client can come back is not known yet: True says it was asked for."""
@@ -375,4 +329,4 @@ class ThreadContext(Context):
 
     def _send(self, method: bytes, params: bytes) -> Any:
         self._exchange.mux.runtime.post(self._exchange.notify, method, params)
-        return _SENT
+        return SENT
