@@ -35,7 +35,7 @@ cdef class HttpLane(Lane):
             return self.end_listen()
         if self.state != WAITING:
             return 0
-        return self.bad("timeout", f"no answer to {self.shot().method} within {self.side.plan.timeout_s:g} s")
+        return self.bad("timeout", f"no answer to {self.what()} within {self.side.plan.timeout_s:g} s")
 
     cdef int leave(self) except -1:
         if self.state == HELD:
@@ -44,9 +44,9 @@ cdef class HttpLane(Lane):
 
     # --- out ----------------------------------------------------------------------------------------
 
-    def shot(self):
-        """The step under way."""
-        return <Shot>self.script[self.step]
+    cdef str what(self):
+        """The method of the step under way."""
+        return (<Shot>PyTuple_GET_ITEM(self.script, self.step)).method
 
     cdef int send(self) except -1:
         """Sends the step, on a new connection when there is none."""
@@ -347,7 +347,7 @@ cdef class HttpLane(Lane):
             if self.head.status == 404 and self.session is not None and self.session is self.base:
                 self.opened = PyTuple_GET_SIZE(self.side.opening) == 0      # the session is gone
                 self.base = None
-        elif not self.answered:
+        elif not self.answered and shot.answer != A_LISTEN:
             self.verdict("bad_sse", "the event stream ended before the answer")
         if self.kind is None and shot.answer == A_STREAM and self.notes == 0:
             self.verdict("no_notes", f"the answer to {shot.method} came without a notification before it")
@@ -572,4 +572,4 @@ cdef class HttpLane(Lane):
             self.retried = True
             return self.send()
         return self.bad("closed", f"the connection ended {'within' if self.touched else 'before'} the answer"
-                                  f" to {self.shot().method}, its request number {uses}" + (f": {exc}" if exc else ""))
+                                  f" to {self.what()}, its request number {uses}" + (f": {exc}" if exc else ""))

@@ -60,6 +60,7 @@ cdef class HttpLane(Lane):
     cdef Outbuf body
     cdef SseFramer framer
 
+    cdef str what(self)
     cdef int send(self) except -1
     cdef int dial(self) except -1
     cdef int consume(self, const char *p, const char *e) except -1

@@ -138,8 +138,8 @@ cdef class HttpSide:
 
     Parameters: ``load`` is the :class:`Load` of a plan whose target is an ``HttpTarget``; ``limits`` bounds heads,
     depth, one answer (``max_message_bytes``) and all unfinished ones (``max_buffered_bytes``); ``ssl`` is the context
-    for a target with ``tls`` (the system's authorities when None). Raises ValueError for headers or a path that HTTP
-    cannot carry.
+    for a target with ``tls`` (the system's authorities when None). Raises ValueError or LocalProtocolError for headers
+    or a path that HTTP cannot carry.
 
     To be driven: :meth:`open`, ``load.begin()``, ``load.sweep()`` a few times a second, ``load.drain()``,
     ``await load.wait()``, :meth:`close`.
