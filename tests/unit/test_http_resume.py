@@ -707,7 +707,7 @@ def test_ho05_plain_answers_of_sessions_stay_json_and_cost_no_store(run):
             answer = await peer.ask(s.legacy_call(sid, "echo", {"text": "x"}))
             assert answer.get("content-type") == "application/json"
             session = s.endpoint.sessions.by_id[sid.encode()]
-            assert session.store is None and s.endpoint.sessions.pool.size == 0
+            assert session.keeper is None and s.endpoint.sessions.pool.size == 0
             answer = await peer.ask(progress(s, sid, 2))
             assert "result" in answer.events[-1] and len(answer.events) == 3
 

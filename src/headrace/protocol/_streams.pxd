@@ -4,6 +4,7 @@ from headrace.protocol._event_memory cimport MemoryEventStore
 
 cdef class StreamKeeper:
     # Names of streams, and what is kept of them.
+    cdef object session                  # None once it has ended
     cdef object make_store               # session id -> EventStore, or None: streams have no names
     cdef readonly int retry_ms
     cdef readonly object store           # made when the first stream needs it
@@ -13,6 +14,7 @@ cdef class StreamKeeper:
     cdef int primed                      # whether streams begin with an event without data; -1: not known yet
 
     cdef object event_store(self)
+    cdef int report(self, str text, object exc) except -1
     cdef str open_named(self, object sink, bint get)
     cdef bytes keep_event(self, str stream, bytes data)
     cdef int post_over(self, str stream) except -1

@@ -1,7 +1,7 @@
 """The part of a session's streams that every event passes: names, ids, what is kept (HO-20, HO-22).
 
-:class:`~headrace.protocol.session_streams.StreamingSession` builds on it; HTTP exchanges call it without
-going through Python.
+:class:`~headrace.protocol.session_streams.StreamingSession` has one; HTTP exchanges call it without going
+through Python.
 """
 
 from headrace.jsonrpc import R4
@@ -12,31 +12,30 @@ __all__ = ("StreamKeeper",)
 
 
 cdef class StreamKeeper:
-    """Base of a session with ``server``, ``mux``, ``id`` and ``ended``.
+    """The named streams of `session`, which has ``server``, ``mux``, ``id`` and ``ended``. `settings` is a
+    StreamSettings. A session makes one with its first stream: most have none."""
 
-    ``settings`` is a StreamSettings, see there.
-    """
-
-    def __cinit__(self, *args, **kwargs):
+    def __init__(self, session, settings):
+        self.session = session
         self.posts = {}
-        self.retry_ms = -1
+        self.make_store = settings.make_store
+        self.retry_ms = -1 if settings.retry_interval is None else int(settings.retry_interval * 1000)
         self.primed = -1
 
-    def keep_streams(self, settings):
-        """To be called once, before the first stream."""
-        self.make_store = settings.make_store
-        if settings.retry_interval is not None:
-            self.retry_ms = int(settings.retry_interval * 1000)
-
     cdef object event_store(self):
-        if self.store is None and self.make_store is not None and not self.ended:
+        if self.store is None and self.make_store is not None and self.session is not None and not self.session.ended:
             try:
-                self.store = self.make_store(self.id)
+                self.store = self.make_store(self.session.id)
             except Exception as exc:
-                self.server.runtime.report("an event store could not be made", exc)
+                self.report("an event store could not be made", exc)
             if type(self.store) is MemoryEventStore:
                 self.memory = self.store
         return self.store
+
+    cdef int report(self, str text, object exc) except -1:
+        if self.session is not None:
+            self.session.server.runtime.report(text, exc)
+        return 0
 
     cdef str open_named(self, object sink, bint get):
         """A name for the stream that `sink` becomes; None when it will not have ids."""
@@ -59,7 +58,7 @@ cdef class StreamKeeper:
                 return self.memory.put(stream, data)
             return self.store.append(stream, data).encode("ascii")
         except Exception as exc:
-            self.server.runtime.report("an event could not be kept", exc)
+            self.report("an event could not be kept", exc)
             return None
 
     cdef int post_over(self, str stream) except -1:
@@ -76,7 +75,7 @@ cdef class StreamKeeper:
             else:
                 self.store.end(stream)
         except Exception as exc:
-            self.server.runtime.report("an event store failed", exc)
+            self.report("an event store failed", exc)
         return 0
 
     cdef bint priming(self) except -1:
@@ -84,25 +83,22 @@ cdef class StreamKeeper:
             return self.primed
         if self.make_store is None:
             self.primed = False
-        elif self.mux is None or self.mux.current is None:
+        elif self.session is None or self.session.mux is None or self.session.mux.current is None:
             return False
         else:
-            self.primed = self.mux.current.name >= R4
+            self.primed = self.session.mux.current.name >= R4
         return self.primed
 
-    def drop_store(self):
-        """Gives the store away, to be closed: the session has ended."""
+    def end(self):
+        """The session has ended. Gives the store away, to be closed."""
         store, self.store, self.memory = self.store, None, None
+        self.session = None
+        self.posts.clear()
         return store
 
     @property
-    def resumable(self):
-        """Whether streams of this session have event ids."""
-        return self.make_store is not None
-
-    @property
     def events(self):
-        """The event store; made when the first stream needs it."""
+        """The event store; made when the first stream needs it. None: streams have no ids."""
         return self.event_store()
 
     @property
@@ -110,18 +106,6 @@ cdef class StreamKeeper:
         """Streams begin with an event that has an id and no data; earlier clients choke on it (HO-22, B38)."""
         return self.priming()
 
-    def open_stream(self, sink, *, get):
-        """A name for the stream that ``sink`` becomes; None when it will not have ids."""
-        return self.open_named(sink, get)
-
-    def keep(self, str stream not None, bytes data not None):
-        """Keeps an event that is being sent; gives its id, or None when it goes without."""
-        return self.keep_event(stream, data)
-
-    def post_ended(self, str stream not None):
-        """A POST stream got its last event."""
-        self.post_over(stream)
-
     def stream_closed(self, str stream not None):
-        """Any stream got its last event for now."""
+        """A GET stream got its last event for now."""
         self.end_named(stream)

@@ -50,19 +50,43 @@ class Resumed(msgspec.Struct, frozen=True):
     """A POST stream that got its last event: what is left of it is all there is."""
 
 
-class StreamingSession(StreamKeeper, ServerSession):
+class StreamingSession(ServerSession):
     """A session with streams; ``sink`` is its newest GET stream or None."""
 
+    keeper: StreamKeeper | None = None
+    """The streams that have names; made with the first."""
+
     def __init__(self, server: Any, settings: StreamSettings) -> None:
-        ServerSession.__init__(self, server, server.tables)
+        super().__init__(server, server.tables)
         self.ended = False
         self.active = True
         """Something arrived since the last sweep."""
         self.streams: list[Any] = []
-        self.keep_streams(settings)
+        self._settings = settings
         self._waiting: dict[tuple[bytes, bytes | None], None] = {}
 
     # --- event ids ----------------------------------------------------------------------------------
+
+    def make_keeper(self) -> StreamKeeper:
+        """The ``keeper``, made now where there is none yet."""
+        if self.keeper is None:
+            self.keeper = StreamKeeper(self, self._settings)
+        return self.keeper
+
+    @property
+    def resumable(self) -> bool:
+        """Whether streams of this session have event ids."""
+        return self._settings.make_store is not None
+
+    @property
+    def primes(self) -> bool:
+        """Streams begin with an event that has an id and no data (HO-22, B38)."""
+        return self.make_keeper().primes
+
+    @property
+    def retry_ms(self) -> int:
+        """The reconnection time that a first event names, in milliseconds; -1 for none (HO-23)."""
+        return self.make_keeper().retry_ms
 
     def resume(self, last_id: str) -> Resumed | None:
         """Finds what to go on with behind the event ``last_id``.
@@ -70,8 +94,10 @@ class StreamingSession(StreamKeeper, ServerSession):
         None for an id that this session never gave, and for a POST stream of which nothing is left: the
         answer is 400. Of a GET stream nothing but news is lost: then a fresh stream opens (HO-21).
         """
+        keeper = self.make_keeper()
         try:
-            found = self.events.replay(last_id) if self.events is not None else None
+            store = keeper.events
+            found = store.replay(last_id) if store is not None else None
         except Exception as exc:
             self.server.runtime.report("an event store failed", exc)
             return None
@@ -83,7 +109,7 @@ class StreamingSession(StreamKeeper, ServerSession):
             for other in [each for each in self.streams if each.stream == found.stream]:
                 other.end_stream()  # its connection is most likely dead
             return Resumed(found.stream, found.events)
-        sink = self.posts.get(found.stream)
+        sink = keeper.posts.get(found.stream)
         if found.lost and sink is None:
             return None
         return Resumed(found.stream, found.events, sink, finished=sink is None)
@@ -112,8 +138,8 @@ class StreamingSession(StreamKeeper, ServerSession):
         self.active = True
         if sink in self.streams:
             self.streams.remove(sink)
-            if sink.stream is not None:
-                self.stream_closed(sink.stream)
+            if sink.stream is not None and self.keeper is not None:
+                self.keeper.stream_closed(sink.stream)
         self.sink = self.streams[-1] if self.streams else None
 
     def sink_lost(self, sink: Any) -> None:
@@ -149,10 +175,12 @@ class StreamingSession(StreamKeeper, ServerSession):
         self._waiting.clear()
         for sink in list(self.streams):
             sink.end_stream()
-        for sink in list(self.posts.values()):
+        keeper, self.keeper = self.keeper, None
+        if keeper is None:
+            return
+        for sink in list(keeper.posts.values()):
             sink.end_stream()
-        self.posts.clear()
-        store = self.drop_store()
+        store = keeper.end()
         if store is not None:
             try:
                 store.close()

@@ -310,7 +310,7 @@ cdef class HttpExchange(Sink):
     cdef int commit(self) except -1:
         """From here on the answer is an event stream. 1: it has a first event."""
         if self.session is not None and self.stream is None:
-            self.keeper = <StreamKeeper?>self.session
+            self.keeper = self.session.keeper or self.session.make_keeper()
             self.stream = self.keeper.open_named(self, self.is_stream)
         self.put_stream_head()
         if self.stream is None or not self.keeper.priming():
@@ -455,7 +455,7 @@ cdef class HttpExchange(Sink):
                 return self.link.wake()
         else:
             # No first event of its own: the client would take its id for one behind those that follow.
-            self.keeper = <StreamKeeper?>self.session
+            self.keeper = self.session.make_keeper()
             self.stream = name
             self.put_stream_head()
             self.put_events(events)
