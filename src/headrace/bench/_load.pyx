@@ -131,6 +131,7 @@ cdef class Load:
         self.tally.recording = recording
         self.origin = bench_now()
         self.scheduled = 0
+        self.quota = self.plan.requests if recording and self.plan.requests is not None else -1
         self.phase = LOAD_RUNNING
         waiting, self.idle = self.idle, []
         for lane in waiting:
@@ -145,6 +146,7 @@ cdef class Load:
         cdef Tally tally = self.tally
         tally.tick()
         tally.recording = True
+        self.quota = self.plan.requests if self.plan.requests is not None else -1
         tally.bytes_in = tally.bytes_out = tally.notes = tally.requests = 0
         if self.interval:
             self.origin = bench_now()

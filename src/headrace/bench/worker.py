@@ -30,6 +30,10 @@ _LAG = 0.25
 """Seconds that a sweep may be late before the loop counts as held up."""
 
 
+_LONG_DRAIN = 1.0
+"""Seconds that the calls in flight at the end may take and still belong to the measured time."""
+
+
 class Frame(msgspec.Struct, tag_field="t", tag="frame", kw_only=True):
     """What a share reports. Sums are since the beginning unless said."""
 
@@ -78,6 +82,7 @@ class Share:
         self._wall_0 = 0.0
         self._ended: tuple[float, float] | None = None
         self._late = False
+        self._due = 0.0
         self.side: Any
         if isinstance(plan.target, LineTarget):
             from headrace.bench.line_side import LineSide
@@ -111,14 +116,13 @@ class Share:
             self.load.begin(recording)
         else:
             self.load.drain()
-            self.load.begin(recording)
-            self.load.drain()
 
     def record(self) -> None:
         """Ends the warm-up."""
         self.load.record()
         self._cpu_0, self._wall_0 = _cpu(), time.monotonic()
         self._late = False
+        self._due = time.monotonic() + 1.0
 
     def drain(self) -> None:
         """Starts nothing new."""
@@ -128,18 +132,18 @@ class Share:
 
     async def _run(self) -> None:
         over = self.load.wait()
-        due = time.monotonic() + 1.0
+        self._due = time.monotonic() + 1.0
         while not over.done():
             before = time.monotonic()
-            await asyncio.wait([over], timeout=_SWEEP)
+            await asyncio.wait([over], timeout=max(0.0, min(_SWEEP, self._due - before)))
             now = time.monotonic()
             self._late = self._late or now - before > _SWEEP + _LAG
             self.load.sweep()
-            if now >= due:
-                due += 1.0
+            if now >= self._due:
+                self._due += 1.0
                 self._report(self._second("second"))
         frame = self._second("over")
-        if self._ended is not None:
+        if self._ended is not None and frame.wall_s - self._ended[1] > _LONG_DRAIN:
             frame.cpu_s, frame.wall_s = self._ended
         frame.tally = self.load.tally.dump()
         self._report(frame)
