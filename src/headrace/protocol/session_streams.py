@@ -79,6 +79,11 @@ class StreamingSession(ServerSession):
         return self._settings.make_store is not None
 
     @property
+    def events(self) -> EventStore | None:
+        """The event store; None where streams have no ids."""
+        return self.make_keeper().events
+
+    @property
     def primes(self) -> bool:
         """Streams begin with an event that has an id and no data (HO-22, B38)."""
         return self.make_keeper().primes
