@@ -70,8 +70,13 @@ class Server:
                 lines = head.decode().split("\r\n")
                 fields = {k.lower(): v.strip() for k, _, v in (one.partition(":") for one in lines[1:-2])}
                 body = await reader.readexactly(int(fields.get("content-length", 0)))
-                request = {"verb": lines[0].split()[0], "fields": fields, "message": json.loads(body) if body else None,
-                           "close": False, "connection": self.connections}
+                request = {
+                    "verb": lines[0].split()[0],
+                    "fields": fields,
+                    "message": json.loads(body) if body else None,
+                    "close": False,
+                    "connection": self.connections,
+                }
                 request["id"] = (request["message"] or {}).get("id")
                 self.requests.append(request)
                 out = self.reply(request)

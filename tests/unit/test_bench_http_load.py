@@ -21,7 +21,8 @@ RIGHT = {
     "interim": lambda i: b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + http(answer(i)),
     "chunked_json": lambda i: (
         b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
-        + b"".join(b"%x\r\n%b\r\n" % (len(x), x) for x in re.findall(b".{1,9}", answer(i).encode())) + b"0\r\n\r\n"
+        + b"".join(b"%x\r\n%b\r\n" % (len(x), x) for x in re.findall(b".{1,9}", answer(i).encode()))
+        + b"0\r\n\r\n"
     ),
 }
 
@@ -29,8 +30,12 @@ BAD = {
     "garbage": ("bad_http", lambda i: b"\x16\x03\x01 no HTTP\r\n\r\n"),
     "status_500": ("http_status", lambda i: http("oops", status="500 Internal Server Error", kind="text/plain")),
     "status_202": ("http_status", lambda i: http("", status="202 Accepted")),
-    "error_with_400": ("rpc_error", lambda i: http(
-        f'{{"jsonrpc":"2.0","id":{i},"error":{{"code":-32602,"message":"no"}}}}', status="400 Bad Request")),
+    "error_with_400": (
+        "rpc_error",
+        lambda i: http(
+            f'{{"jsonrpc":"2.0","id":{i},"error":{{"code":-32602,"message":"no"}}}}', status="400 Bad Request"
+        ),
+    ),
     "error": ("rpc_error", lambda i: http(f'{{"jsonrpc":"2.0","id":{i},"error":{{"code":-32603,"message":"no"}}}}')),
     "error_event": ("rpc_error", lambda i: events(f'{{"jsonrpc":"2.0","id":{i},"error":{{"code":1,"message":""}}}}')),
     "is_error": ("is_error", lambda i: http(answer(i, '{"content":[],"isError" : true}'))),
@@ -46,8 +51,10 @@ BAD = {
     "result_is_text": ("not_json", lambda i: http(answer(i, '"x"'))),
     "cut_event": ("not_json", lambda i: events('{"jsonrpc":')),
     "stream_without_answer": ("bad_sse", lambda i: events(NOTE)),
-    "endless_event_name": ("bad_sse", lambda i: events().replace(
-        b"0\r\n\r\n", b"%x\r\n%b\r\n" % (1006, b"event:" + b"x" * 1000))),
+    "endless_event_name": (
+        "bad_sse",
+        lambda i: events().replace(b"0\r\n\r\n", b"%x\r\n%b\r\n" % (1006, b"event:" + b"x" * 1000)),
+    ),
     "input_required": ("unfinished", lambda i: http(answer(i, '{"resultType":"input_required"}'))),
     "asked": ("asked", lambda i: events('{"jsonrpc":"2.0","id":1,"method":"roots/list"}', answer(i))),
     "text": ("bad_http", lambda i: http(answer(i), kind="text/plain")),
@@ -180,8 +187,11 @@ def test_body_until_the_end_of_the_connection(run):
 def session_steps():
     return (
         step("initialize", opens_session=True),
-        Step(before=b'{"jsonrpc":"2.0","method":"notifications/initialized"}', method="notifications/initialized",
-             answer="accepted"),
+        Step(
+            before=b'{"jsonrpc":"2.0","method":"notifications/initialized"}',
+            method="notifications/initialized",
+            answer="accepted",
+        ),
         step(),
         Step(before=b"", method="DELETE", answer="ended"),
     )
@@ -243,8 +253,10 @@ def test_silence_is_a_timeout(run):
 def test_slow_drips_are_a_timeout(run):
     async def body():
         def reply(request):
-            return (b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n" if n == 0 else b": still here\n"
-                    for n in range(1_000_000))
+            return (
+                b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n" if n == 0 else b": still here\n"
+                for n in range(1_000_000)
+            )
 
         async with Server(reply) as server:
             tally = await drive(plan_for(server.port, requests=1, timeout_s=0.2))
@@ -287,12 +299,14 @@ def test_killed_server_comes_back(run):
 def test_listen_is_held_and_its_end_by_the_server_is_a_failure(run):
     async def body():
         async with Server(lambda r: [events(NOTE, NOTE, end=False)]) as server:
-            tally = await drive(plan_for(server.port, operation(step("subscriptions/listen", answer="listen", hold_s=0.05)),
-                                         requests=2))
+            tally = await drive(
+                plan_for(server.port, operation(step("subscriptions/listen", answer="listen", hold_s=0.05)), requests=2)
+            )
             assert tally.ok_total == 2 and tally.failed_total == 0 and tally.notes == 4, tally.error_list
         async with Server(lambda r: [events(NOTE), b""]) as server:
-            tally = await drive(plan_for(server.port, operation(step("subscriptions/listen", answer="listen", hold_s=9)),
-                                         requests=2))
+            tally = await drive(
+                plan_for(server.port, operation(step("subscriptions/listen", answer="listen", hold_s=9)), requests=2)
+            )
             assert kinds(tally) == {"closed": 2}
 
     run(body)
@@ -304,8 +318,10 @@ def test_listen_without_an_end_is_right_when_the_run_ends(run):
             loop = asyncio.get_running_loop()
             steps = operation(step("subscriptions/listen", answer="listen"))
             get = operation(Step(before=b"", method="GET", answer="listen"), name="get")
-            tally = await drive(plan_for(server.port, steps, get, connections=6, requests=6),
-                                during=lambda load: loop.call_later(0.3, load.drain))
+            tally = await drive(
+                plan_for(server.port, steps, get, connections=6, requests=6),
+                during=lambda load: loop.call_later(0.3, load.drain),
+            )
             assert tally.ok_total == 6 and tally.failed_total == 0
             assert {r["verb"] for r in server.requests} <= {"GET", "POST"}
 
@@ -323,9 +339,14 @@ def test_an_event_stream_may_stay_open_after_its_answer(run):
 
 def test_large_requests_arrive_whole(run):
     async def body():
-        large = Step(before=b'{"jsonrpc":"2.0","id":', after=b',"method":"m","params":{"x":"' + b"y" * 3_000_000 + b'"}}',
-                     method="m")
-        async with Server(lambda r: http(answer(r["id"], str({"n": len(r["message"]["params"]["x"])}).replace("'", '"')))) as s:
+        large = Step(
+            before=b'{"jsonrpc":"2.0","id":',
+            after=b',"method":"m","params":{"x":"' + b"y" * 3_000_000 + b'"}}',
+            method="m",
+        )
+        async with Server(
+            lambda r: http(answer(r["id"], str({"n": len(r["message"]["params"]["x"])}).replace("'", '"')))
+        ) as s:
             tally = await drive(plan_for(s.port, operation(large), requests=3))
             assert tally.ok_total == 3 and tally.failed_total == 0, tally.error_list
             assert tally.bytes_out > 9_000_000
@@ -336,8 +357,14 @@ def test_large_requests_arrive_whole(run):
 def test_headers_of_target_and_step_are_sent_once(run):
     async def body():
         async with Server(lambda r: http(answer(r["id"]))) as server:
-            await drive(plan_for(server.port, operation(step(headers=(("Mcp-Method", "tools/call"),))), requests=1,
-                                 headers=(("accept", "application/json"), ("Authorization", "Bearer t"))))
+            await drive(
+                plan_for(
+                    server.port,
+                    operation(step(headers=(("Mcp-Method", "tools/call"),))),
+                    requests=1,
+                    headers=(("accept", "application/json"), ("Authorization", "Bearer t")),
+                )
+            )
             fields = server.requests[0]["fields"]
             assert fields["mcp-method"] == "tools/call" and fields["authorization"] == "Bearer t"
             assert fields["accept"] == "application/json" and fields["host"] == f"127.0.0.1:{server.port}"
