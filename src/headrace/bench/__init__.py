@@ -1,1 +1,3 @@
 """Measuring MCP servers: the load generator behind ``headrace bench``."""
+
+__all__ = ()

@@ -114,9 +114,9 @@ def _deltas(a: Report, b: Report) -> list[Delta | None]:
     rows = [
         judged("calls per second", "per_second", (a.totals.per_second, b.totals.per_second),
                spread(0.03, lambda s: float(s.ok)), more=True, extreme=open_loop and _kept_pace(a, b)),
-        judged("latency, mean", "latency", (la.mean, lb.mean), spread(0.03, lambda s: s.p50)),
+        judged("latency, mean", "latency", (la.mean, lb.mean), spread(0.03, lambda s: 1 / s.ok if s.ok else None)),
         judged("latency, p50", "latency", (la.p50, lb.p50), tail(0.03, 0.5, lambda s: s.p50)),
-        judged("latency, p90", "latency", (la.p90, lb.p90), tail(0.05, 0.9, lambda s: s.p50)),
+        judged("latency, p90", "latency", (la.p90, lb.p90), tail(0.05, 0.9, lambda s: math.sqrt(s.p50 * s.p99))),
         judged("latency, p99", "latency", (la.p99, lb.p99), tail(0.08, 0.99, lambda s: s.p99)),
         judged("latency, p99.9", "latency", (la.p99_9, lb.p99_9), tail(0.15, 0.999, lambda s: s.p99)),
         judged("latency, max", "latency", (la.max, lb.max), 0.0, extreme=True),
@@ -248,4 +248,6 @@ def _summary(
         "mixed" if len(verdicts) == 2 else "better" if "better" in verdicts else "worse"
     )
     text = ". ".join(part[0].upper() + part[1:] for part in parts)
-    return f"{text}. The rest is noise.", both
+    if any(d.verdict == "unclear" for d in deltas):
+        return f"{text}. The runs are too short to tell more.", both
+    return f"{text}." + (" The rest is noise." if any(d.verdict == "noise" for d in deltas) else ""), both

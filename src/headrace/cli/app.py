@@ -24,10 +24,11 @@ COMMANDS = {
     "prompt": "headrace.cli.prompt",
     "listen": "headrace.cli.listen",
     "trace": "headrace.cli.trace",
+    "bench": "headrace.cli.bench",
 }
 """Name of a command: the module whose ``command`` it is."""
 
-_HELP = """Serve, list, call and watch MCP (Model Context Protocol) servers.
+_HELP = """Serve, list, call, watch and measure MCP (Model Context Protocol) servers.
 
 \b
   headrace serve weather.py                            host a server on stdio
@@ -39,6 +40,7 @@ _HELP = """Serve, list, call and watch MCP (Model Context Protocol) servers.
   headrace read docs://intro -- headrace serve docs.py
   headrace prompt review language=python -- headrace serve prompts.py
   headrace trace -- headrace serve weather.py          every message of a session, both ways
+  headrace bench http://127.0.0.1:8000/mcp             how fast it answers, every answer checked
 
 A server is a URL (http://, https://), unix:PATH, tcp:HOST:PORT, a command behind "--", or a name in
 a --config file.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from headrace.client import Client
     from headrace.types import Tool
 
-__all__ = ("command",)
+__all__ = ("base_arguments", "command")
 
 _HELP = """Call a tool of SERVER, or of the command behind "--".
 
@@ -72,7 +72,7 @@ def command(
     if "=" in tool:
         raise click.UsageError(f"{tool!r} stands where the name of the tool should be", ctx)
     pairs = [parse_pair(text) for text in rest]
-    base = _base(args_json)
+    base = base_arguments(args_json)
     if output is not None:
         check_folder(output)
     shown = _Progress() if (sys.stderr.isatty() if progress is None else progress) else None
@@ -136,7 +136,8 @@ def _is_internal(result: dict[str, Any]) -> bool:
     return any(isinstance(b, dict) and "internal error" in str(b.get("text")) for b in blocks or ())
 
 
-def _base(text: str | None) -> dict[str, Any]:
+def base_arguments(text: str | None) -> dict[str, Any]:
+    """The object of ``--args``, JSON or @FILE; empty without one. Raises click.UsageError."""
     if text is None:
         return {}
     raw = parse_pair(f"--args={text}").value

@@ -11,7 +11,7 @@ import re
 import signal
 import sys
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from headrace.client import Client
     from headrace.client.config import Config, Entry
 
-__all__ = ("config_of", "connect_options", "peer_of", "run_with")
+__all__ = ("config_of", "connect_options", "peer_of", "plain_failures", "run_with")
 
 T = TypeVar("T")
 
@@ -147,8 +147,7 @@ def run_with(
     """Connects, runs ``body(client)``, closes; every failure becomes a plain line. ``more`` goes to ``connect``."""
     from headrace.cli.answers import Answers
     from headrace.client import connect
-    from headrace.errors import HeadraceError, RpcError, UsageError
-    from headrace.jsonrpc import INTERNAL_ERROR
+    from headrace.errors import UsageError
     from headrace.limits import Limits
 
     target, arguments = peer_of(server, command, options)
@@ -174,13 +173,24 @@ def run_with(
             return await body(client)
 
     try:
-        return asyncio.run(main())
+        with plain_failures(target, options):
+            return asyncio.run(main())
     except asyncio.CancelledError:
         if not ended:
             raise
         signal.signal(ended[0], signal.SIG_DFL)
         signal.raise_signal(ended[0])
         raise Failure("ended by a signal") from None
+
+
+@contextlib.contextmanager
+def plain_failures(target: Any, options: dict[str, Any]) -> Iterator[None]:
+    """Turns what a client raises into click.UsageError and Failure, with what to do about it."""
+    from headrace.errors import HeadraceError, RpcError, UsageError
+    from headrace.jsonrpc import INTERNAL_ERROR
+
+    try:
+        yield
     except UsageError as exc:
         raise click.UsageError(str(exc)) from None
     except HeadraceError as exc:
