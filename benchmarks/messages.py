@@ -73,13 +73,14 @@ def exchange(port: int, request: bytes, timeout: float = 20.0) -> bytes:
         data = b""
         while chunk := s.recv(1 << 20):
             data += chunk
-            if b"\r\n\r\n" in data and b"ontent-length" in data.lower():
-                head, _, body = data.partition(b"\r\n\r\n")
-                length = int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0])
-                if len(body) >= length:
+            head, _, body = data.partition(b"\r\n\r\n")
+            head = head.lower()
+            if b"content-length:" in head and b"\r\n\r\n" in data:
+                if len(body) >= int(head.split(b"content-length:")[1].split(b"\r\n")[0]):
                     break
-            elif b"\r\n\r\n" in data and data.startswith((b"HTTP/1.1 202", b"HTTP/1.1 204")):
-                break
-            if data.endswith(b"0\r\n\r\n"):
+            elif b"transfer-encoding:" in head:
+                if body.endswith(b"0\r\n\r\n"):
+                    break
+            elif head.startswith((b"http/1.1 202", b"http/1.1 204")) and b"\r\n\r\n" in data:
                 break
         return data

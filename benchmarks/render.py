@@ -1,47 +1,175 @@
-"""Renders the README's numbers from benchmarks/results/latest.json. `render.py --check` fails when they are stale."""
+"""Renders what README.md and docs/performance.md say in numbers, and the plots, from benchmarks/results/peers.json.
+
+`render.py` writes them, `render.py --check` fails when they are stale. Between markers `<!-- numbers: NAME ... -->`
+and `<!-- /numbers -->` the text belongs to this program; the rest of those documents does not.
+"""
+
+from __future__ import annotations
 
 import json
+import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from plots import COLOURS, bars, curves, number
 
 HERE = Path(__file__).parent
-README = HERE.parent / "README.md"
-LATEST = HERE / "results" / "latest.json"
-BEGIN = "<!-- numbers: rendered by benchmarks/render.py from benchmarks/results/latest.json -->\n"
-END = "<!-- /numbers -->"
+ROOT = HERE.parent
+RESULTS = HERE / "results" / "peers.json"
+DOCUMENTS = ("README.md", "docs/performance.md")
+BLOCK = re.compile(r"(<!-- numbers: ([a-z-]+) [^>]*-->\n).*?(<!-- /numbers -->)", re.S)
+SHORT_GROUPS = ("HTTP, 64 connections, ~150 B", "Peers on the first row", "stdio, 1,000 in flight, ~150 B")
+
+Run = dict[str, Any]
 
 
-def table() -> str:
-    run = json.loads(LATEST.read_text())
+def table_of(run: Run, id: str) -> dict[str, Any] | None:
+    return next((table for table in run["tables"] if table["id"] == id and table["rows"]), None)
+
+
+def measured(run: Run) -> str:
     about = run["machine"]
-    peers = ", ".join(f"{name} {version}" for name, version in about["peers"].items())
-    lines = [
-        f"Measured on {about['date']} on {about['cores']} cores of {about['cpu']}, Python {about['python']} ({peers}), commit {about['commit']}.",
-        "",
-        "| mark | reached | asked |",
-        "|---|---|---|",
-    ]
-    lines += [
-        f"| {mark['what']} | {'' if mark['ok'] else 'missed: '}{mark['reached']} | {mark['asked']} |" for mark in run["marks"]
-    ]
+    text = (
+        f"Measured on {about['date']} on {about['cores']} cores of {about['cpu']}, {about['system']}, CPython {about['python']}, "
+        f"commit {about['commit']}; {run['load']['rounds']} interleaved rounds of {run['load']['seconds']:g} s."
+    )
+    return text + (" A short run on a busy machine: read the ratios, roughly.\n" if run["quick"] else "\n")
+
+
+def versions(run: Run) -> str:
+    return "Versions: " + ", ".join(f"{name} {version}" for name, version in run["versions"].items() if version) + ".\n"
+
+
+def verdict(mark: dict[str, Any]) -> str:
+    if mark["ok"] is None:
+        return "not measured"
+    return "reached" if mark["ok"] else "**missed**" + (f" by {mark['by']}" if mark["by"] else "")
+
+
+def marks(run: Run) -> str:
+    """Every mark of the run, reached and asked side by side."""
+    lines = ["| mark | reached | asked | |", "|---|---|---|---|"]
+    lines += [f"| {m['group']}: {m['what']} | {m['reached']} | {m['asked']} | {verdict(m)} |" for m in run["marks"]]
     return "\n".join(lines) + "\n"
 
 
-def rendered(readme: str) -> str:
-    head, _, rest = readme.partition(BEGIN)
-    _, _, tail = rest.partition(END)
-    return f"{head}{BEGIN}{table()}{END}{tail}"
+def missed(run: Run) -> str:
+    lines = [f"- {m['group']}: {m['what']}: {m['reached']}, asked {m['asked']}" + (f", missed by {m['by']}" if m["by"] else "") for m in run["marks"] if m["ok"] is False]
+    lines += [f"- {m['group']}: {m['what']}: not measured in this run" for m in run["marks"] if m["ok"] is None]
+    return ("\n".join(lines) if lines else "Every mark was reached.") + "\n"
+
+
+def left_out(run: Run) -> str:
+    return ("\n".join(f"- {line}" for line in run["left_out"]) if run["left_out"] else "Nothing was left out.") + "\n"
+
+
+def table(run: Run, id: str) -> str:
+    found = table_of(run, id)
+    if found is None:
+        return "Not measured in this run.\n"
+    ours = next((row["cpu_us"] for row in found["rows"] if row["group"] == "headrace"), None)
+    lines = [f"{found['title']}:", "", "| | server CPU a call | against headrace | calls a second | p50 | p99 |", "|---|---:|---:|---:|---:|---:|"]
+    for row in found["rows"]:
+        ratio = f"{number(row['cpu_us'] / ours)} x" if ours else ""
+        lines.append(f"| {row['name']} | {number(row['cpu_us'])} us | {ratio} | {row['per_second']:,.0f} | {number(row['p50_us'])} us | {number(row['p99_us'])} us |")
+    return "\n".join(lines) + "\n"
+
+
+def comparison(run: Run) -> str:
+    """The README's table: one line a server, over HTTP and over stdio."""
+    http, lines = table_of(run, "http-small"), table_of(run, "stdio-many")
+    over_http = {row["name"].partition(" (")[0]: row for row in (http["rows"] if http else ())}
+    over_lines = {row["name"]: row for row in (lines["rows"] if lines else ())}
+    names: list[tuple[str, str | None, str | None]] = [
+        ("**headrace**", "headrace, 2026-07-28", "headrace 2026-07-28, async tool"),
+        ("**headrace**, 2025-11-25 in a session", "headrace, 2025-11-25 in a session", "headrace 2025-11-25, async tool"),
+    ]
+    names += [(name, name, name) for name, row in over_http.items() if row["group"] in ("peer", "http server")]
+    names += [(name, None, name) for name, row in over_lines.items() if row["group"] == "peer" and name not in over_http]
+    base = {"http": over_http.get("headrace, 2026-07-28"), "lines": over_lines.get("headrace 2026-07-28, async tool")}
+    out = ["| server | HTTP, us a call | | stdio, us a call | |", "|---|---:|---:|---:|---:|"]
+    for name, on_http, on_lines in names:
+        cells = []
+        for found, key, of in ((over_http, on_http, base["http"]), (over_lines, on_lines, base["lines"])):
+            row = found.get(key or "")
+            cells += [number(row["cpu_us"]), f"{number(row['cpu_us'] / of['cpu_us'])} x" if of else ""] if row else ["", ""]
+        out.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(out) + "\n"
+
+
+def pythons(run: Run) -> str:
+    """The small rows by Python, and which is the fastest."""
+    http, lines = table_of(run, "pythons-http"), table_of(run, "pythons-stdio")
+    if http is None or lines is None:
+        return "Not measured in this run.\n"
+    on_lines = {row["name"]: row for row in lines["rows"]}
+    out = ["| | HTTP, us a call | stdio, us a call |", "|---|---:|---:|"]
+    both = []
+    for row in http["rows"]:
+        other = on_lines.get(row["name"])
+        out.append(f"| {row['name']} | {number(row['cpu_us'])} | {number(other['cpu_us']) if other else ''} |")
+        if other:
+            both.append((row["cpu_us"] / http["rows"][0]["cpu_us"] * other["cpu_us"] / lines["rows"][0]["cpu_us"], row["name"]))
+    return "\n".join(out) + (f"\n\n{min(both)[1]} was the fastest of them.\n" if both else "\n")
+
+
+BLOCKS: dict[str, Callable[[Run], str]] = {
+    "measured": measured,
+    "versions": versions,
+    "comparison": comparison,
+    "marks": marks,
+    "missed": missed,
+    "left-out": left_out,
+    "pythons": pythons,
+    "http-small": lambda run: table(run, "http-small"),
+    "http-one": lambda run: table(run, "http-one"),
+    "stdio-many": lambda run: table(run, "stdio-many"),
+    "stdio-one": lambda run: table(run, "stdio-one"),
+    "large": lambda run: "\n".join(table(run, t["id"]) for t in run["tables"] if t["id"].startswith("large-")) or "Not measured in this run.\n",
+}
+
+
+def plots(run: Run) -> dict[str, str]:
+    """Path under docs, and SVG."""
+    found: dict[str, str] = {}
+    for id, name, title in (
+        ("http-small", "http-small", "One tools/call over HTTP"), ("stdio-many", "stdio-many", "One tools/call over stdio, 1,000 in flight"),
+    ):  # fmt: skip
+        if rows := table_of(run, id):
+            values = sorted(((r["name"], r["group"], r["cpu_us"]) for r in rows["rows"] if r["cpu_us"] > 0), key=lambda r: r[2])
+            found[f"docs/performance-{name}.svg"] = bars(title, "Server CPU a call in microseconds, logarithmic; less is better", values, "us")
+    memory = [
+        (name, colour, [[calls, kb / 1024] for calls, kb in run["curves"][key]])
+        for key, name, colour in (("memory-stdio", "stdio", COLOURS["headrace"]), ("memory-http", "HTTP", "#b5651d"))
+        if run["curves"].get(key)
+    ]
+    if memory:
+        found["docs/performance-memory.svg"] = curves("Memory over millions of calls", "Resident size of the server process", memory)
+    return found
+
+
+def outputs(run: Run) -> dict[str, str]:
+    """Path and text of everything that is rendered."""
+    found = plots(run)
+    for name in DOCUMENTS:
+        found[name] = BLOCK.sub(lambda m: f"{m[1]}{BLOCKS[m[2]](run)}{m[3]}", (ROOT / name).read_text())
+    return found
 
 
 def main() -> int:
-    before = README.read_text()
-    after = rendered(before)
+    run = json.loads(RESULTS.read_text())
+    stale = [path for path, text in outputs(run).items() if not (ROOT / path).exists() or (ROOT / path).read_text() != text]
     if "--check" in sys.argv:
-        if before != after:
-            print("README.md is stale: run benchmarks/render.py", file=sys.stderr)
-            return 1
-        return 0
-    README.write_text(after)
+        if stale:
+            print(f"stale: {', '.join(stale)}; run benchmarks/render.py", file=sys.stderr)
+        return 1 if stale else 0
+    for path in stale:
+        (ROOT / path).write_text(outputs(run)[path])
+        print(f"rendered {path}")
     return 0
 
 

@@ -76,7 +76,7 @@ def small_calls(record: Record) -> None:
                 try:
                     at = stack.enter_context(canned_body(kind, body))
                     asgi.append(subject(name, at, fixed, connections=64, seconds=seconds, group="http server"))
-                except (Failed, OSError) as error:
+                except (RuntimeError, OSError) as error:
                     record.leave_out(f"{name}: {one_line(error)}")
         by_bar: dict[str, list[Subject]] = {}
         peers: list[Subject] = []
@@ -94,7 +94,7 @@ def small_calls(record: Record) -> None:
                 one = subject(name, at, request, connections=64, seconds=seconds, group="peer")
                 peers.append(one)
                 by_bar.setdefault(peer.bar, []).append(one)
-            except (Failed, OSError, ValueError) as error:
+            except (RuntimeError, OSError, ValueError) as error:
                 record.leave_out(one_line(error) if str(error).startswith(peer.key) else f"{peer.name}: {one_line(error)}")
         record.measure("http-small", "HTTP tools/call of about 150 B, 64 connections, async tool with two typed arguments",
                        [*subjects, *asgi, *peers])  # fmt: skip

@@ -33,7 +33,7 @@ def _peers(record: Record, in_flight: int) -> list[tuple[str, Subject]]:
             command = peer.on_pipes()
             over_pipes(command, {**os.environ, **peer.env})
             found.append((peer.key, subject(peer.name, command, in_flight=in_flight, seconds=record.seconds, group="peer", env=peer.env)))
-        except (Failed, OSError, ValueError) as error:
+        except (RuntimeError, OSError, ValueError) as error:
             record.leave_out(one_line(error) if str(error).startswith(peer.key) else f"{peer.name}, stdio: {one_line(error)}")
     return found
 

@@ -108,7 +108,7 @@ def main() -> int:
     print(f"\n{took:.0f} s")
     if options.json:
         found = {
-            "machine": about, "seconds": round(took), "quick": options.quick,
+            "machine": about, "seconds": round(took), "quick": options.quick or options.seconds < 1,
             "load": {"seconds": options.seconds, "rounds": options.rounds},
             "versions": record.versions, "marks": record.marks, "tables": record.tables, "curves": record.curves,
             "left_out": record.left_out,
