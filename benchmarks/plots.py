@@ -26,7 +26,7 @@ def number(value: float) -> str:
 
 def bars(title: str, under: str, rows: list[tuple[str, str, float]], unit: str) -> str:
     """Horizontal bars on a logarithmic scale: (name, group, value), in the order given."""
-    width, left, right, top, step = 860, 390, 110, 84, 25
+    width, left, right, top, step = 940, 460, 90, 84, 25
     height = top + step * len(rows) + 20
     low = 10 ** math.floor(math.log10(min(v for _, _, v in rows)) - 0.0001)
     high = 10 ** math.ceil(math.log10(max(v for _, _, v in rows)) + 0.0001)

@@ -87,7 +87,7 @@ def small_calls(record: Record) -> None:
                 at = stack.enter_context(peer.listening())
                 checks = over_http(peer, at)
                 request = modern_call("echo", ARGUMENTS) if peer.era == "modern" else session_call(open_session(at.port), "echo", ARGUMENTS)
-                name = peer.name + ("" if checks else " (takes wrong argument types)")
+                name = peer.name + ("" if checks else " (arguments unchecked)")
                 version = peer.version()
                 if version:
                     record.versions[peer.name.partition(",")[0]] = version
