@@ -9,7 +9,7 @@ DEBUG_LIB := build/debug/lib
 ASAN_LIB := build/asan/lib
 
 .DEFAULT_GOAL := help
-.PHONY: help bench-peers bench-pythons build demo test conformance test-c test-release test-debug test-dist test-pythons lint bench debug asan peers clean dist
+.PHONY: help bench-peers bench-pythons guard-record system build demo test conformance test-c test-release test-debug test-dist test-pythons lint bench debug asan peers clean dist
 
 help:
 	@echo "make demo    set up, host the demo tool server over HTTP, call it, print a throughput line"
@@ -17,6 +17,7 @@ help:
 	@echo "make conformance   the official conformance suite against the server and the client, on every wire: totals"
 	@echo "make bench   benchmarks, short: ratios against raw loops and other SDKs"
 	@echo "make bench-peers   every mark and every peer, interleaved, within 15 minutes; then benchmarks/render.py"
+	@echo "make guard-record   write down the instructions and allocations of a message, which a test guards"
 	@echo "make build   build in place (release)"
 	@echo "make debug   build with asserts and live-object counters into $(DEBUG_LIB)"
 	@echo "make asan    build with sanitizers into $(ASAN_LIB) and run the wire and mux tests on it"
@@ -62,13 +63,17 @@ asan: $(VENV)/.ready-test
 # What the network has to give and what the compiler has to do go side by side; the tests themselves one after
 # the other, as they want the machine.
 test: $(VENV)/.ready
-	@$(MAKE) --no-print-directory -j3 build peers test-c $(VENV)/.ready-test
+	@$(MAKE) --no-print-directory -j4 build peers test-c $(VENV)/.ready-test system
 	@$(MAKE) --no-print-directory -j2 lint debug
 	@$(MAKE) --no-print-directory test-release
 	@$(MAKE) --no-print-directory test-debug
 
 test-c:
 	@$(MAKE) --no-print-directory -C tests/csrc test
+
+# Debian packages that tests run: counted instructions and a browser. Without root those tests are skipped, a line each.
+system:
+	@tools/system_packages.sh valgrind chromium
 
 lint: build $(VENV)/.ready-test
 	$(BIN)/ruff check -q .
@@ -88,15 +93,7 @@ test-debug: debug $(VENV)/.ready-test
 conformance: build $(VENV)/.ready-test peers
 	@PYTHONPATH=tests $(PY) -m interop.conformance.run
 
-test-# Everything that is compared, in .tools/; headrace for the other Pythons, in build/pyNNN. Before the clock starts.
-bench-pythons: build
-	@nice benchmarks/build_pythons.sh $(PY)
-
-bench-peers: build $(VENV)/.ready-test peers bench-pythons
-	@$(MAKE) --no-print-directory -C benchmarks/peers install PYTHON=$(abspath $(PY))
-	@$(PY) benchmarks/run.py --peers --json benchmarks/results/peers.json $(BENCH_OPTIONS)
-
-dist: $(VENV)/.ready
+test-dist: $(VENV)/.ready
 	@tools/try_dist.sh $(PY) only
 
 test-pythons: $(VENV)/.ready
@@ -109,8 +106,20 @@ bench: build $(VENV)/.ready-test peers
 	@$(PY) -m pytest -q -n0 -p no:cacheprovider benchmarks/micro_codec.py --benchmark-max-time=0.3 --benchmark-min-rounds=3 \
 		--benchmark-columns=min,median,ops --benchmark-sort=name
 	@$(PY) benchmarks/micro_inflight_memory.py
-	@$(PY) benchmarks/callgrind_calls.py --compare benchmarks/results/instructions.json
+	@$(PY) benchmarks/callgrind_calls.py
 	@$(PY) benchmarks/run.py
+
+# Writes down what one message costs here, in instructions and allocations; a test holds later changes against it.
+guard-record: build
+	@$(PY) benchmarks/callgrind_calls.py --record
+
+# Everything that is compared, in .tools/; headrace for the other Pythons, in build/pyNNN. Before the clock starts.
+bench-pythons: build
+	@nice benchmarks/build_pythons.sh $(PY)
+
+bench-peers: build $(VENV)/.ready-test peers bench-pythons
+	@$(MAKE) --no-print-directory -C benchmarks/peers install PYTHON=$(abspath $(PY))
+	@$(PY) benchmarks/run.py --peers --json benchmarks/results/peers.json $(BENCH_OPTIONS)
 
 dist: $(VENV)/.ready
 	@$(PY) -m pip install -q build

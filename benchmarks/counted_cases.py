@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import msgspec
-from harness import INITIALIZE, INITIALIZED, call_body, http_request, modern_headers
+from messages import INITIALIZE, INITIALIZED, call_body, http_request, modern_headers
 
 __all__ = ("CLIENT", "EVENTS", "PLAIN_HTTP", "PLAIN_LINES", "PLAIN_SESSION", "REFERENCE", "Case", "all_cases", "make_server")
 
