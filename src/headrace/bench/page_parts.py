@@ -43,11 +43,14 @@ def known(value: T | None, of: Callable[[T], str]) -> str:
     return "" if value is None else of(value)
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]], wide: Collection[int] = ()) -> str:
-    """A table whose first column names the rows. Cells are HTML; columns of ``wide`` hold text that breaks."""
+def table(
+    head: Sequence[str], rows: Sequence[Sequence[str]], wide: Collection[int] = (), text: Collection[int] = ()
+) -> str:
+    """A table whose first column names the rows. Cells are HTML; columns of ``text`` begin at the left, those of
+    ``wide`` may break besides."""
     if not rows:
         return ""
-    style = {at: ' class="text wide"' for at in wide}
+    style = {at: ' class="text"' for at in text} | {at: ' class="text wide"' for at in wide}
     top = "".join(f'<th scope="col"{style.get(at, "")}>{escape(name)}</th>' for at, name in enumerate(head))
     body = "".join(
         "<tr>"
@@ -98,7 +101,8 @@ def _tile(name: str, value: str, delta: Delta | None) -> str:
     change = ""
     if delta is not None:
         style = {"better": " up", "worse": " down"}.get(delta.verdict, "")
-        change = f'<p class="change{style}">{units.percent(delta.change)}{"" if style else " (noise)"}</p>'
+        note = "" if style else f" ({_WORDS[delta.verdict][1]})"
+        change = f'<p class="change{style}">{units.percent(delta.change)}{note}</p>'
     return f'<div class="tile"><p>{name}</p><p class="value">{escape(number)}{small}</p>{change}</div>'
 
 
@@ -151,20 +155,20 @@ def comparison(compared: Comparison | None) -> str:
         style, word = _WORDS[delta.verdict]
         rows.append([
             escape(delta.name[0].upper() + delta.name[1:]),
+            units.percent(delta.change),
+            f'<span class="tag {style}">{word}</span>',
             escape(delta.text(delta.before)),
             escape(delta.text(delta.after)),
-            units.percent(delta.change),
             f"± {delta.noise * 100:.1f} %" if delta.verdict != "shown" else "",
             _bar(delta, reach),
-            f'<span class="tag {style}">{word}</span>',
         ])  # fmt: skip
-    head = ["figure", compared.before, compared.after, "change", "noise", "", "verdict"]
+    head = ["figure", "change", "verdict", compared.before, compared.after, "noise", ""]
     notes = "".join(_says("warn", "!", text) for text in compared.caveats)
     return (
         '<section id="comparison"><h2>Comparison</h2>'
         f'<p class="lead">{escape(compared.before)} against {escape(compared.after)}. A change within the grey zone is '
         "what two runs of the same server differ by.</p>"
-        f"{notes}{table(head, rows)}</section>"
+        f"{notes}{table(head, rows, text=(2,))}</section>"
     )
 
 

@@ -92,13 +92,14 @@ footer{margin-top:22px;color:var(--faint);font-size:13px}
 .share{display:inline-block;width:70px;height:7px;border-radius:4px;background:var(--grid);vertical-align:middle;
 margin-right:9px;overflow:hidden}
 .share i{display:block;height:100%;background:var(--a);border-radius:4px}
-.change-bar{display:block;width:150px;height:18px}
+.change-bar{display:inline-block;vertical-align:middle;width:150px;height:18px}
 .change-bar .zone{fill:var(--grid)}.change-bar .zero{stroke:var(--base)}
 .change-bar .better{fill:var(--good)}.change-bar .worse{fill:var(--bad)}
 .change-bar .noise,.change-bar .unclear,.change-bar .shown{fill:var(--faint)}
 @media (max-width:760px){main{padding:22px 14px 40px}section{padding:16px 16px 18px;border-radius:10px}
 .pair{grid-template-columns:minmax(0,1fr)}h1{font-size:21px}.tiles{grid-template-columns:1fr 1fr;gap:10px}
 .tile{padding:11px 14px 12px}.tile .value{font-size:21px}.scroll{margin:0 -16px;padding:0 16px}
+.tile:first-child:nth-last-child(odd){grid-column:1/-1}
 svg.chart{font-size:17px}svg text.name{font-size:15px}.opt{display:none}.change-bar{width:90px}}
 @media (max-width:340px){.tiles{grid-template-columns:1fr}}
 @media print{body{background:#fff}section,.tile{box-shadow:none;border:1px solid #ddd;break-inside:avoid}}
