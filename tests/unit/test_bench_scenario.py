@@ -75,7 +75,7 @@ def test_files_that_cannot_be_read(tmp_path):
     with pytest.raises(BadScenario, match=re.escape("a.toml, line 4, operation 2: call must be a text, not 5")):
         read_scenario(path)
     path.write_text("[[operation\n")
-    with pytest.raises(BadScenario, match="is not TOML: .*line 1"):
+    with pytest.raises(BadScenario, match=r"is not TOML: .*line 1"):
         read_scenario(path)
     path.write_bytes(b"\xff")
     with pytest.raises(BadScenario, match="not UTF-8"):

@@ -1,7 +1,8 @@
 """Connections of the line side: how they come up, what happens when they are lost, when they are given up.
 
-Every connection is connected anew after a growing pause for as long as the run lasts. One that has brought nothing right for a
-while is given up, so that a run against a server that is gone ends in bounded time with its failures counted.
+Every connection is connected anew after a growing pause for as long as the run lasts. One that has brought nothing
+right for a while is given up, so that a run against a server that is gone ends in bounded time with its failures
+counted.
 """
 
 from __future__ import annotations
@@ -179,9 +180,9 @@ class LineSide:
                 target.command, lambda: conn, env=target.env, inherit_env=True, cwd=target.cwd, close_grace=_GRACE
             )
         elif target.unix is not None:
-            await self._loop.create_unix_connection(lambda: conn, target.unix)  # type: ignore[arg-type,return-value]
+            await self._loop.create_unix_connection(lambda: conn, target.unix)  # type: ignore[type-var]
         else:
-            await self._loop.create_connection(lambda: conn, target.host, target.port)  # type: ignore[arg-type,return-value]
+            await self._loop.create_connection(lambda: conn, target.host or "", target.port)  # type: ignore[type-var]
 
     def _too_slow(self, conn: LineConn) -> None:
         self._conns[conn].limit = None

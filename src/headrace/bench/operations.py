@@ -1,8 +1,8 @@
 """From what was asked for and a server to the bytes of a load run.
 
-Strategy: the usual client connects once, finds out the revision and the tools, and makes one real call of everything that is to
-be measured. What the server then answered is what every answer is compared with: an unknown tool, wrong arguments or a
-text that does not come back is said before any load is made.
+Strategy: the usual client connects once, finds out the revision and the tools, and makes one real call of everything
+that is to be measured. What the server then answered is what every answer is compared with: an unknown tool, wrong
+arguments or a text that does not come back is said before any load is made.
 """
 
 from __future__ import annotations
@@ -133,7 +133,8 @@ class _Maker:
                 raise BadOperation(f"{entry.where}: {self.revision} has no sessions; say --revision 2025-11-25")
             if not self.http:
                 raise BadOperation(
-                    f"{entry.where}: over stdio, unix and tcp the connection is the session; sessions are measured over HTTP"
+                    f"{entry.where}: over stdio, unix and tcp the connection is the session; "
+                    "sessions are measured over HTTP"
                 )
             inner = [await self._step(one) for one in entry.calls]
             end = Step(before=b"", method="DELETE", headers=self._headers("", None), answer="ended")
@@ -171,7 +172,9 @@ class _Maker:
         name: str | None = None
         if kind == "ping":
             if self.modern:
-                raise BadOperation(f"{entry.where}: {self.revision} has no ping; say --revision 2025-11-25, or list tools")
+                raise BadOperation(
+                    f"{entry.where}: {self.revision} has no ping; say --revision 2025-11-25, or list tools"
+                )
             method, body = "ping", b""
         elif kind == "list":
             method, body = LISTS[entry.what], b""
@@ -202,7 +205,9 @@ class _Maker:
     def _listen(self, entry: Entry) -> Step:
         if not self.modern:
             if not self.http:
-                raise BadOperation(f"{entry.where}: {self.revision} has no listen over stdio, unix and tcp; say --revision {R5}")
+                raise BadOperation(
+                    f"{entry.where}: {self.revision} has no listen over stdio, unix and tcp; say --revision {R5}"
+                )
             return Step(
                 before=b"", method="GET", headers=self._headers("", None), answer="listen", hold_s=entry.hold_s
             )
@@ -296,7 +301,8 @@ class _Maker:
             raise BadOperation(f"{entry.where}: {entry.name}: the tool fails: {_text_of(result) or shown}")
         if result.get("resultType", "complete") != "complete":
             raise BadOperation(
-                f"{entry.where}: {entry.name}: the server asks for input or makes a task of it, which cannot be measured"
+                f"{entry.where}: {entry.name}: the server asks for input or makes a task of it, "
+                "which cannot be measured"
             )
         if entry.expect is None:
             return None

@@ -58,7 +58,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     headers: tuple[tuple[str, str], ...] = ()
     """HTTP headers of this step beyond those of every request (Mcp-Method, Mcp-Name, Mcp-Param-*, ...)."""
     token: bytes = b""
-    """If not empty the text is ``before + id + token + id + after``: a progress token that is unique on a line stream."""
+    """If not empty the text is ``before + id + token + id + after``: a progress token, unique on a line stream."""
     answer: Answer = "result"
     hold_s: float | None = None
     """Of ``listen``: how long it is held open once it was acknowledged; None: until the end of the run."""

@@ -1,7 +1,7 @@
 """A whole load run: connect, warm up, measure, let what is in flight end, and put it all into a report.
 
-Strategy: the clock of the run is here, the load is in the processes of a :class:`headrace.bench.fleet.Fleet`; what they say once a
-second becomes the progress and the report's course over time, and their last words become its sums.
+Strategy: the clock of the run is here, the load is in the processes of a :class:`headrace.bench.fleet.Fleet`; what
+they say once a second becomes the progress and the report's course over time, and their last words become its sums.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """CPU and memory of a server with everything it has started, as Linux counts them.
 
-Strategy: one look goes through /proc once and follows the parents; CPU time of processes that have ended meanwhile is kept, so
-that the sum never falls. Elsewhere than on Linux nothing is known (None).
+Strategy: one look goes through /proc once and follows the parents; CPU time of processes that have ended meanwhile is
+kept, so that the sum never falls. Elsewhere than on Linux nothing is known (None).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """One load process: its share of a plan on its own event loop, in this process or as a child of the run.
 
-A child (``python -m headrace.bench.worker``) gets a line with the plan on its standard input, then ``begin`` with the time at which
-all begin, ``record``, ``drain``, ``stop``; it answers on its standard output with frames: four bytes of length, then
-msgpack. The end of its input ends it at once.
+A child (``python -m headrace.bench.worker``) gets a line with the plan on its standard input, then ``begin`` with the
+time at which all begin, ``record``, ``drain``, ``stop``; it answers on its standard output with frames: four bytes of
+length, then msgpack. The end of its input ends it at once.
 """
 
 from __future__ import annotations
