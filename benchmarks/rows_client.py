@@ -1,4 +1,4 @@
-"""The client's rows, which e2e_client.py measures: it has ``client_calls(seconds=, rounds=)`` and returns marks."""
+"""The client's rows, which e2e_client.py measures: its ``clients(seconds=, rounds=)`` returns marks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ GROUP = "Client"
 
 def client(record: Record) -> None:
     try:
-        measure = importlib.import_module("e2e_client").client_calls
+        measure = importlib.import_module("e2e_client").clients
     except (ImportError, AttributeError) as error:
         record.leave_out(f"client rows: {error}")
         record.unmeasured(GROUP, "CPU a call of the official Python client, one at a time over HTTP", ">= 30 x")
