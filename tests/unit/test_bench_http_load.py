@@ -4,8 +4,8 @@ import asyncio
 import re
 
 import pytest
-
 from bench_http_support import NOTE, Server, answer, drive, events, http, kinds, operation, plan_for, step
+
 from headrace.bench._http_load import HttpSide
 from headrace.bench._load import Load
 from headrace.bench.plan import Step
@@ -120,7 +120,7 @@ def test_wrong_answers_never_look_good(run, name, split):
 def test_every_half_answer_is_a_failure(run):
     async def body():
         whole = http(answer(1_000_000_000)).replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
-        cuts = iter(range(0, len(whole)))
+        cuts = iter(range(len(whole)))
 
         def reply(request):
             request["close"] = True

@@ -4,8 +4,8 @@ import asyncio
 
 import msgspec
 import pytest
-
 from bench_http_support import Server, answer, drive, http, operation, plan_for, step
+
 from headrace.bench._http_load import HttpSide
 from headrace.bench._load import Load
 from headrace.bench.plan import Plan
@@ -47,7 +47,7 @@ def test_a_stall_is_seen_by_every_call_it_delayed(run):
     """Coordinated omission: one stall of half a second delays all calls that were due meanwhile."""
 
     async def body():
-        async def late(load):
+        async def late():
             await asyncio.sleep(0.5)
             stall.set()
 
@@ -62,12 +62,9 @@ def test_a_stall_is_seen_by_every_call_it_delayed(run):
         for rate, least in ((100.0, 20), (None, 1)):
             stall = asyncio.Event()
             async with Stalling(reply) as server:
-                tasks = []
-                tally = await drive(
-                    plan_for(server.port, requests=60, rate=rate),
-                    during=lambda load: tasks.append(asyncio.ensure_future(late(load))),
-                )
-                await asyncio.gather(*tasks)
+                waker = asyncio.ensure_future(late())
+                tally = await drive(plan_for(server.port, requests=60, rate=rate))
+                await waker
             delayed = sum(count for up_to, count in tally.latency().buckets() if up_to > 200_000_000)
             assert tally.ok_total == 60 and delayed >= least
             if rate is None:
