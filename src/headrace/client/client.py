@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from headrace.client.arguments import as_object, encode, members, seconds
 from headrace.client.core import Options, ProgressCallback
@@ -12,7 +13,7 @@ from headrace.client.results import CallResult, decode_any, reader_of
 from headrace.client.schemas import OutputSchemas
 from headrace.client.subscriptions import Subscriptions
 from headrace.client.tasks import TaskHandle, read_legacy_made
-from headrace.errors import ConnectionClosed, LocalProtocolError, NotOffered, UsageError
+from headrace.errors import ConnectionClosed, HeadraceError, LocalProtocolError, NotOffered, UsageError
 from headrace.jsonrpc import LOG_LEVEL, LOG_LEVELS, NAMED, R3
 
 if TYPE_CHECKING:
@@ -32,8 +33,9 @@ class Client(Subscriptions):
 
     def __init__(self, channel: Channel, agreement: Agreement, options: Options) -> None:
         super().__init__(channel, agreement, options)
-        self._prefixes: dict[str, bytes] = {}
-        self._output_schemas: dict[str, Any] = {}
+        self._prefixes = {}
+        self._output_schemas = {}
+        self._read_call = msgspec.json.Decoder(CallResult).decode
         self._decode_call = self._reader(CallResult, asks=True)
         if options.validate and self.protocol_version >= R3:
             self._schemas = OutputSchemas(self._limits, self._log.warning)
@@ -47,93 +49,57 @@ class Client(Subscriptions):
 
     # --- tools ---------------------------------------------------------------------------------------
 
-    async def call_tool(
+    async def _call_tool(
         self,
         name: str,
-        arguments: Any = None,
-        *,
-        timeout: float | None = None,
-        on_progress: ProgressCallback | None = None,
-        reset_timeout_on_progress: bool | None = None,
-        max_total_timeout: float | None = None,
-        meta: Mapping[str, Any] | None = None,
-        input_responses: Mapping[str, Any] | None = None,
-        request_state: str | None = None,
+        arguments: Any,
+        timeout: float | None,
+        on_progress: ProgressCallback | None,
+        reset_timeout_on_progress: bool | None,
+        max_total_timeout: float | None,
+        meta: Mapping[str, Any] | None,
+        input_responses: Mapping[str, Any] | None,
+        request_state: str | None,
     ) -> CallResult:
-        """Calls a tool.
-
-        :param arguments: a dict, or a Struct, dataclass or pydantic model that becomes a JSON object.
-        :param timeout: seconds without an answer (default: that of the connection; infinity: no limit).
-        :param on_progress: called with ``(progress, total, message)`` in order and before this returns;
-            may be async, then the calls are awaited one after the other.
-        :param reset_timeout_on_progress: progress restarts the clock of ``timeout`` (B80); the default is that
-            of the connection.
-        :param max_total_timeout: seconds in all, whatever the progress (default: that of the connection, else
-            one hour with ``reset_timeout_on_progress``, else none).
-        :param meta: members for the request's ``_meta``.
-        :param input_responses, request_state: answers by key and the server's state, to go on by hand after
-            :class:`InputRequired`.
-
-        When the server asks for client input in the modern era, the callbacks of :func:`headrace.connect`
-        answer and the call goes on by itself (MX-32). With ``tasks=True`` a call that the server makes a task
-        is followed to its end; ``timeout`` is then for each look at it, ``max_total_timeout`` for all of it,
-        and whoever stops waiting cancels the task.
-
-        A tool that fails gives a result with ``is_error``. Raises :class:`RpcError` for the server's error
-        answer, :class:`RequestTimeout` (the server is told), :class:`ConnectionClosed` when the connection
-        ends first, :class:`RemoteProtocolError` for an answer that is no tool result, or whose structured
-        content does not fit the output schema that the tool was last listed with (SF-06). Cancelling the
-        waiting task cancels the call at the server (B75). Raises :class:`InputRequired` when the server asks
-        for input that has no callback, :class:`InputRefused` when a callback refuses or fails.
-        """
-        prefix = self._prefixes.get(name)
-        if prefix is None:
-            prefix = self._prefix(name)
-        raw = b"{}" if arguments is None else as_object(arguments, "arguments")
-        if (
-            on_progress is not None
-            or meta is not None
-            or reset_timeout_on_progress
-            or max_total_timeout is not None
-            or input_responses is not None
-            or request_state is not None
-            or not self._direct
-        ):
-            outcome: CallResult = await self._request(
-                "tools/call",
-                prefix + raw + self._by_hand(input_responses, request_state),
-                self._decode_call,
-                timeout,
-                name=name,
-                on_progress=on_progress,
-                extend=reset_timeout_on_progress,
-                latest=max_total_timeout,
-                meta=meta,
-                arguments=raw,
-            )
-            if name in self._output_schemas:
-                self._check(name, outcome)
-            return outcome
-        # The common call of a line connection, without a detour.
-        call = self._mux.call(
+        """:meth:`call_tool` when it is not the plain one."""
+        raw = as_object(arguments, "arguments")
+        outcome: CallResult = await self._request(
             "tools/call",
-            b"{" + prefix + raw + self._tail,
-            self._sink,
-            decode=self._decode_call,
-            timeout=self._timeout if timeout is None else seconds(timeout, 0),
+            self._prefix(name) + raw + self._by_hand(input_responses, request_state),
+            self._decode_call,
+            timeout,
+            name=name,
+            on_progress=on_progress,
+            extend=reset_timeout_on_progress,
+            latest=max_total_timeout,
+            meta=meta,
+            arguments=raw,
         )
-        try:
-            result = await call.future
-        except asyncio.CancelledError:
-            call.cancel()
-            raise
-        if type(result) is not CallResult:
-            result = await self._request(
-                "tools/call", prefix + raw, self._decode_call, timeout, name=name, asked=result
-            )
-        if self._output_schemas and name in self._output_schemas:
-            self._check(name, result)
-        return result  # type: ignore[no-any-return]
+        if name in self._output_schemas:
+            self._check(name, outcome)
+        return outcome
+
+    async def _call_long(
+        self, name: str, body: bytes, raw: bytes, timeout: float | None, asked: Any = None, again: bool = True
+    ) -> CallResult:
+        """A plain call from where it stopped being plain: with ``asked`` its result is not complete yet."""
+        outcome: CallResult = await self._request(
+            "tools/call", body, self._decode_call, timeout, name=name, arguments=raw, asked=asked, again=again
+        )
+        if name in self._output_schemas:
+            self._check(name, outcome)
+        return outcome
+
+    async def _call_again(
+        self, name: str, raw: bytes, timeout: float | None, exc: HeadraceError, call: Any, epoch: int | None
+    ) -> CallResult:
+        """A plain call over HTTP that failed: once more when the cause could be cured."""
+        if not await self._cured(exc, call, epoch or 0):
+            raise exc
+        return await self._call_long(name, self._prefix(name) + raw, raw, timeout, again=False)
+
+    def _is_open(self, result: Any) -> bool:
+        return type(result) is not CallResult
 
     async def start_tool(
         self,
@@ -244,6 +210,9 @@ class Client(Subscriptions):
 
     def _prefix(self, name: str) -> bytes:
         """The members before the arguments of a tool."""
+        prefix: bytes | None = self._prefixes.get(name)
+        if prefix is not None:
+            return prefix
         prefix = b'"name":' + encode(name) + b',"arguments":'
         if len(self._prefixes) < _MAX_PREFIXES:
             self._prefixes[name] = prefix

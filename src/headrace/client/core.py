@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from headrace.client._calls import ToolCaller
 from headrace.client.arguments import join_members, meta_members, seconds
 from headrace.client.callbacks import Relay
 from headrace.client.negotiation import Agreement, Offer
@@ -84,7 +85,7 @@ class Options:
         self.validate = validate
 
 
-class Core(ABC):
+class Core(ToolCaller, ABC):
     """The connection of a client and its requests. Use :class:`headrace.Client`."""
 
     def __init__(self, channel: Channel, agreement: Agreement, options: Options) -> None:
@@ -103,11 +104,11 @@ class Core(ABC):
         self._agreement = agreement
         self._meta = b""
         self._tail = b""
-        self._headers: ToolHeaders | None = None
+        self._headers = None
         self._closing: asyncio.Task[None] | None = None
         self._heartbeat: Heartbeat | None = None
         self._guard: AsyncGenerator[None, None] | None = None
-        self._recovery: Recovery | None = None
+        self._recovery = None
         if self._http is not None and not self._modern:
             from headrace.client.recovery import Recovery
 
@@ -125,8 +126,7 @@ class Core(ABC):
         """Whether calls may become tasks."""
         self._jobs: set[asyncio.Task[Any]] = set()
         self._direct = (
-            self._http is None
-            and not options.extend
+            not options.extend
             and options.latest is None
             and not options.layers
             and not options.tasks
@@ -259,12 +259,13 @@ class Core(ABC):
         arguments: bytes = b"{}",
         asked: InputAsked | TaskMade | None = None,
         follow: bool = True,
+        again: bool = True,
     ) -> Any:
         """One request and its value: ``body`` are the members of its params, ``decode`` reads the result.
 
         A result that asks for client input is answered here, in as many rounds as it takes, and one that is
         a task is followed to its end, unless ``follow`` is false: then its handle is the value. ``asked`` is
-        such a result that has come already. Middleware is around all of it.
+        such a result that has come already; without ``again`` a failure that could be cured was cured before. Middleware is around all of it.
         """
         extend = self._extend if extend is None else extend
         if latest is None:
@@ -281,6 +282,7 @@ class Core(ABC):
             latest=seconds(latest, MAX_TOTAL if extend else 0),
             meta=meta_members(meta),
             relay=relay,
+            again=again,
         )
         if not self._layers:
             return await self._complete(request, asked, follow)
@@ -387,7 +389,7 @@ class Core(ABC):
     async def _send(self, request: Request) -> Any:
         """Sends one request; over HTTP once more when the session was lost (B48) or headers were stale."""
         relay = request.relay
-        again = True
+        again, request.again = request.again, True
         while True:
             if self._recovery is not None and self._recovery.running:
                 await self._recovery.settled()

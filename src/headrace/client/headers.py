@@ -42,6 +42,10 @@ class ToolHeaders:
             kept.append(tool)
         return kept
 
+    def __contains__(self, name: str) -> bool:
+        """Whether calls of that tool have such headers."""
+        return name in self._tools
+
     def changed(self, kind: str, uri: str | None) -> None:
         """Something of the server has changed: what was learnt of it is void."""
         if kind == "tools":

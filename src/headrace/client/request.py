@@ -14,7 +14,7 @@ __all__ = ("Request",)
 class Request:
     """One request of the application, however often it goes out."""
 
-    __slots__ = ("arguments", "body", "decode", "extend", "latest", "limit", "meta", "method", "name", "relay")
+    __slots__ = ("again", "arguments", "body", "decode", "extend", "latest", "limit", "meta", "method", "name", "relay")
 
     def __init__(
         self,
@@ -29,6 +29,7 @@ class Request:
         latest: float,
         meta: bytes,
         relay: Relay | None,
+        again: bool = True,
     ) -> None:
         self.method = method
         self.body = body
@@ -40,6 +41,8 @@ class Request:
         self.latest = latest
         self.meta = meta
         self.relay = relay
+        self.again = again
+        """Whether a failure over HTTP may be cured and the request repeated."""
 
     def copy(self) -> Request:
         """The same, for another try."""
@@ -54,4 +57,5 @@ class Request:
             latest=self.latest,
             meta=self.meta,
             relay=self.relay,
+            again=self.again,
         )

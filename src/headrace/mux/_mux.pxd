@@ -210,6 +210,7 @@ cdef class Mux:
     cdef int release(self) except -1
     cdef int check_idle(self) except -1
     cdef Exchange running(self, bytes key)
+    cdef int send(self, PendingCall call, bytes method, bytes params, str name, double timeout, double latest) except -1
     cdef int arm(self, double deadline) except -1
     cdef bytes id_key(self, const hr_token *id)
     cdef bytes key_of(self, bytes id)

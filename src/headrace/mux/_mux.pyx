@@ -433,8 +433,19 @@ cdef class Mux:
         Raises ConnectionClosed when the connection is gone, OverloadedError over
         ``Limits.max_pending``.
         """
-        cdef PendingCall call
-        cdef Sink paused
+        cdef PendingCall call = PendingCall.__new__(PendingCall)
+        call.sink = sink
+        call.method = method
+        call.decode = decode
+        call.on_progress = on_progress
+        call.extend = extend
+        call.attached = extra
+        self.send(call, method.encode(), params, name, timeout, latest)
+        return call
+
+    cdef int send(self, PendingCall call, bytes method, bytes params, str name, double timeout, double latest) except -1:
+        """Sends a call whose `sink` and `method` are set."""
+        cdef Sink paused, sink = call.sink
         cdef double now
         if self.closed or sink.closed:
             raise ConnectionClosed(self.close_reason or "the connection is closed")
@@ -442,17 +453,10 @@ cdef class Mux:
             raise OverloadedError(f"{self.max_pending} requests are unanswered (limit max_pending)")
         if params is not None:
             params = one_line(params)
-        call = PendingCall.__new__(PendingCall)
         call.mux = self
-        call.sink = sink
         call.id = self.next_id
         self.next_id += 1
-        call.method = method
-        call.decode = decode
-        call.on_progress = on_progress
-        call.extend = extend
         call.future = self.runtime.create_future()
-        call.attached = extra
         if timeout > 0 or latest > 0:
             now = self.runtime.time()
             call.timeout = timeout
@@ -463,18 +467,16 @@ cdef class Mux:
                 call.deadline = call.latest
         self.pending[call.id] = call
         try:
-            sink.send_call(call, method.encode(), params, name)
+            sink.send_call(call, method, params, name)
         except BaseException:
             self.pending.pop(call.id, None)
             raise
-        if call.deadline != 0 and not call.future.done():
+        if call.deadline != 0 and (self.timer is None or call.deadline < self.timer_at) and not call.future.done():
             self.arm(call.deadline)
         if self.held is not None:
-            # The answer has to be read, see park().
-            paused = self.held
-            self.held = None
+            paused, self.held = self.held, None  # the answer has to be read, see park()
             paused.resume()
-        return call
+        return 0
 
     @property
     def next_call_id(self):

@@ -16,6 +16,9 @@ from headrace.wire._lines cimport LINE_FRAME, LINE_NONE, LINE_SKIPPED, LINE_TOO_
 
 __all__ = ("LineLink",)
 
+cdef enum:
+    CLIENT_FRAMES = 64       # frames that a client takes in one turn
+
 cdef object ID_FIRST = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,18})\s*,\s*"(?:result|error)"')
 cdef object IS_ANSWER = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"(?:result|error)"\s*:')
 cdef object ID_LAST = re.compile(rb',\s*"id"\s*:\s*(\d{1,18})\s*\}\s*\Z')
@@ -35,7 +38,9 @@ cdef class LineLink(Sink):
         self.serves = serves
         self.on_lost = on_lost
         self.framer = LineFramer(limits.max_message_bytes)
-        self.max_inline = limits.max_inline_frames
+        # A client's answers wake tasks: a small share a turn is answered from the cache, and makes fewer
+        # objects at once than the garbage collector waits for.
+        self.max_inline = limits.max_inline_frames if serves else min(CLIENT_FRAMES, limits.max_inline_frames)
         self.max_output = limits.max_output_bytes
         self.framer.tells_end = not serves
         self.persistent = True
