@@ -158,3 +158,23 @@ def test_every_option_reaches_its_endpoint(run, tmp_path):
     run(main)
     assert set(seen) == {b"ada"}
     assert set(HttpOptions.__annotations__) >= {"path", "ssl", "legacy_sse", "stateless", "sealed_sessions", "principal_of"}
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_the_objects_of_the_start_are_frozen_while_the_process_serves(tmp_path, loop):
+    """A full collection while calls run looks at none of them; afterwards everything is as it was."""
+    code = (
+        "import gc, os, signal\n"
+        "from headrace import Server\n"
+        "app = Server('t', version='1')\n"
+        "def ready(addresses):\n"
+        "    print(gc.get_freeze_count(), flush=True)\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        f"app.run(unix={str(tmp_path / 's')!r}, loop={loop!r}, on_ready=ready)\n"
+        "print(gc.get_freeze_count())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+    assert done.returncode == 0, done.stderr
+    during, after = map(int, done.stdout.split())
+    assert during > 10_000
+    assert after == 0

@@ -140,9 +140,10 @@ def _host(
 ) -> None:
     from headrace.errors import UsageError
     from headrace.server.hosting import serve
-    from headrace.transports.run import run_until_stopped
+    from headrace.transports.run import run_until_stopped, start_made
 
     def ready(addresses: list[str]) -> None:
+        start_made()
         for address in addresses:
             if address != "stdio":
                 complain(f"serving {server.name} on {address}")

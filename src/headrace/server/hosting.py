@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from headrace.transports.address import parse_address
 from headrace.transports.http_options import HttpOptions, check_options
-from headrace.transports.run import run_until_stopped
+from headrace.transports.run import run_until_stopped, start_made
 
 if TYPE_CHECKING:
     from headrace.server.app import Server
@@ -119,19 +119,27 @@ async def _serve_stdio(server: Server, claimed: StdioClaim | None) -> None:
             link.abort()
 
 
-def run(server: Server, *, loop: str = "auto", **where: Any) -> None:
+def run(
+    server: Server, *, loop: str = "auto", on_ready: Callable[[list[str]], Any] | None = None, **where: Any
+) -> None:
     """Hosts ``server``, blocking, on an event loop of its own; takes what :func:`serve` takes.
 
     ``loop`` is ``"uvloop"``, ``"asyncio"`` or ``"auto"`` (uvloop where it is installed). One Ctrl-C or
     SIGTERM drains and returns; a second one ends at once.
     """
+
+    def ready(addresses: list[str]) -> None:
+        start_made()
+        if on_ready is not None:
+            on_ready(addresses)
+
     with contextlib.ExitStack() as stack:
         if _wants_stdio(**where) and where.get("claimed") is None:
             # Before there is a loop: libuv aborts the process when one of descriptors 0 to 2 is closed.
             from headrace.transports.stdio import claim
 
             where["claimed"] = stack.enter_context(claim())
-        run_until_stopped(lambda: serve(server, **where), loop=loop)
+        run_until_stopped(lambda: serve(server, on_ready=ready, **where), loop=loop)
 
 
 def _wants_stdio(

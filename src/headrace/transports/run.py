@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import sys
 from collections.abc import Callable, Coroutine
@@ -10,7 +11,7 @@ from typing import Any
 
 from headrace.errors import UsageError
 
-__all__ = ("loop_factory", "run_until_stopped")
+__all__ = ("loop_factory", "run_until_stopped", "start_made")
 
 LAST_WORDS = 1.0
 """Seconds that tasks get to end once everything is over."""
@@ -29,6 +30,13 @@ def loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop]:
         else:
             return uvloop.new_event_loop
     return asyncio.new_event_loop
+
+
+def start_made() -> None:
+    """To be called once what the process made at its start is complete: the garbage collector need not look at it
+    again. A full collection takes some 7 ms for the 30,000 objects of a small server, and no call is answered
+    meanwhile. Holds until :func:`run_until_stopped` returns; only for processes that are the server's own."""
+    gc.freeze()
 
 
 def run_until_stopped(main: Callable[[], Coroutine[Any, Any, None]], *, loop: str = "auto") -> None:
@@ -77,6 +85,7 @@ def run_until_stopped(main: Callable[[], Coroutine[Any, Any, None]], *, loop: st
     try:
         running.run_until_complete(supervise())
     finally:
+        gc.unfreeze()
         _close(running)
 
 
