@@ -9,7 +9,8 @@ Usage: callgrind_calls.py [--guard | --record] [--results FILE] [--rounds N]
 What was recorded holds for one Python, compiler and set of libraries (a fingerprint); a file keeps several. With
 ``--guard`` the run fails when a guarded case costs over 3 % more instructions or any more allocations than recorded
 for the fingerprint found here. For an unknown fingerprint the cases are weighed against a fixed piece of interpreter
-work instead, and may cost 25 % more of it than on the recorded machine. ``--record`` writes down what was counted.
+work instead, and may cost 25 % more of it than on the recorded machine. ``--record`` writes down what was counted;
+what was recorded before goes to the entry's history.
 The marks of the design (a list of 100 tools, a whole session) are shown, and fail a run without ``--guard``.
 """
 
@@ -42,6 +43,25 @@ GROWTH = 1.03
 GROWTH_ELSEWHERE = 1.25
 GUARDED = (PLAIN_HTTP, PLAIN_SESSION, EVENTS, PLAIN_LINES, CLIENT)
 RESULTS = HERE / "results" / "instructions.json"
+# The C library picks its copying and searching routines by these.
+DISPATCH = frozenset(
+    (
+        "avx",
+        "avx2",
+        "avx512bw",
+        "avx512vl",
+        "bmi1",
+        "bmi2",
+        "erms",
+        "fsrm",
+        "lzcnt",
+        "movbe",
+        "rtm",
+        "sse4_1",
+        "sse4_2",
+        "ssse3",
+    )
+)
 # Without the tunable valgrind counts one instruction for each byte that `rep movsb` copies.
 ENVIRONMENT = {"PYTHONHASHSEED": "0", "GLIBC_TUNABLES": "glibc.cpu.x86_rep_movsb_threshold=1000000000"}
 RATIOS = [
@@ -105,6 +125,35 @@ __attribute__((visibility("default"))) unsigned long long count_so_far(void) { r
 """
 
 
+def processor() -> str:
+    """The features of this processor that decide which routines of the C library run."""
+    try:
+        flags = re.search(r"^flags\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    except OSError:
+        flags = None
+    return " ".join(sorted(DISPATCH & set(flags[1].split()))) if flags else ""
+
+
+def guarded(numbers: dict[str, Any]) -> dict[str, Any]:
+    return {name: numbers[name] for name in (*GUARDED, REFERENCE) if name in numbers}
+
+
+def entry_for(
+    here: dict[str, str],
+    recorded: dict[str, str],
+    instructions: dict[str, int],
+    allocations: dict[str, float],
+    earlier: dict[str, Any] | None,
+) -> dict[str, Any]:
+    """What is written down for a fingerprint; ``earlier`` is its entry so far, kept as the newest of the history."""
+    history: list[dict[str, Any]] = []
+    if earlier is not None:
+        numbers = {key: guarded(earlier[key]) for key in ("instructions", "allocations")}
+        history = [*earlier.get("history", []), {"recorded": earlier["recorded"], **numbers}]
+    return {"fingerprint": here, "recorded": recorded, "instructions": instructions, "allocations": allocations,
+            "history": history}  # fmt: skip
+
+
 def fingerprint() -> dict[str, str]:
     """What the numbers depend on beside the code itself."""
     compiler = subprocess.run([os.environ.get("CC", "gcc"), "-dumpfullversion"], capture_output=True, text=True)
@@ -113,6 +162,7 @@ def fingerprint() -> dict[str, str]:
         "compiler": compiler.stdout.strip(),
         "libc": " ".join(platform.libc_ver()),
         "machine": platform.machine(),
+        "processor": processor(),
         "valgrind": subprocess.run(["valgrind", "--version"], capture_output=True, text=True).stdout.strip(),
         **{name: importlib.metadata.version(name) for name in ("cython", "msgspec", "anyio")},
     }
@@ -159,7 +209,9 @@ def counts(rounds: int) -> tuple[dict[str, int], dict[str, float]]:
         source, library = Path(folder) / "marks.c", Path(folder) / "marks.so"
         source.write_text(MARKS_C)
         include = sysconfig.get_paths()["include"]
-        subprocess.run([os.environ.get("CC", "gcc"), "-O2", "-shared", "-fPIC", "-I", include, "-o", library, source], check=True)
+        subprocess.run(
+            [os.environ.get("CC", "gcc"), "-O2", "-shared", "-fPIC", "-I", include, "-o", library, source], check=True
+        )
         done = subprocess.run(
             ["valgrind", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={folder}/out",
              sys.executable, __file__, "--child", str(library), "--rounds", str(rounds)],
@@ -246,8 +298,8 @@ def main() -> int:
     for problem in growth.problems:
         print(f"GREW {problem}")
     if options.record:
-        entry = {"fingerprint": here, "recorded": {key: machine()[key] for key in ("date", "commit")},
-                 "instructions": instructions, "allocations": allocations}  # fmt: skip
+        place = {key: machine()[key] for key in ("date", "commit")}
+        entry = entry_for(here, place, instructions, allocations, growth.same)
         recorded = [one for one in recorded if one["fingerprint"] != here] + [entry]
         options.results.write_text(json.dumps(recorded, indent=1) + "\n")
         return 0

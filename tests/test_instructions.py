@@ -51,3 +51,20 @@ def test_growth_is_found(tmp_path):
     assert elsewhere.problems == []
     elsewhere.check(instructions | {GUARDED[2]: 12_501}, allocations)
     assert len(elsewhere.problems) == 1 and "25%" in elsewhere.problems[0]
+
+
+def test_recording_keeps_what_was_recorded():
+    """A new record moves the one before to the history of its fingerprint, and keeps the guarded cases of it."""
+    sys.path.insert(0, str(BENCHMARKS))
+    try:
+        from callgrind_calls import GUARDED, REFERENCE, entry_for
+    finally:
+        sys.path.remove(str(BENCHMARKS))
+    numbers = {name: 10 for name in (*GUARDED, REFERENCE, "another case")}
+    first = entry_for({"python": "x"}, {"commit": "a"}, numbers, numbers, None)
+    assert first["history"] == []
+    second = entry_for({"python": "x"}, {"commit": "b"}, numbers, numbers, first)
+    third = entry_for({"python": "x"}, {"commit": "c"}, numbers, numbers, second)
+    assert third["recorded"] == {"commit": "c"}
+    assert [one["recorded"]["commit"] for one in third["history"]] == ["a", "b"]
+    assert set(third["history"][0]["instructions"]) == {*GUARDED, REFERENCE}
