@@ -189,6 +189,15 @@ class _Bench:
         options["timeout"] = self.timeout
         self.target, self.how = peer_of(self.server, self.command, options)
         self.name = self.server if self.command is None else shlex.join(self.command)
+        http = isinstance(self.target, str) and not self.target.startswith(("unix:", "tcp:"))
+        if http and (options["in_flight"] or 1) > 1:
+            raise click.UsageError("--in-flight: HTTP/1.1 carries one call a connection; say --connections N", ctx)
+        self.connections: int = options["connections"] or (32 if http else max(1, options["processes"]))
+        if options["processes"] > self.connections:
+            raise click.UsageError(
+                f"--processes {options['processes']} need a connection each: say --connections "
+                f"{options['processes']} or more", ctx,
+            )  # fmt: skip
 
     def _check(self) -> None:
         """Options that do not go together, before anything is opened. Raises click.UsageError."""
@@ -261,8 +270,10 @@ class _Bench:
         try:
             with plain_failures(self.target, self.options), asyncio.Runner(loop_factory=new_loop) as runner:
                 return runner.run(main())
-        except (BadScenario, BadOperation) as exc:
+        except BadScenario as exc:
             raise click.UsageError(str(exc), self.ctx) from None
+        except BadOperation as exc:
+            raise Failure(str(exc)) from exc
         except LoadProcessFailed as exc:
             raise Failure(f"a load process failed: {exc}") from exc
         except asyncio.CancelledError:
@@ -320,26 +331,19 @@ class _Bench:
         return await prepare(self.target, entries, **self.how)
 
     def _load(self, prepared: Prepared) -> dict[str, Any]:
-        """How the load is made, with the defaults of this kind of server. Raises click.UsageError."""
+        """How the load is made, with the defaults of this kind of server."""
         from headrace.bench.plan import HttpTarget
 
         options = self.options
         http = isinstance(prepared.target, HttpTarget)
-        if http and (options["in_flight"] or 1) > 1:
-            raise click.UsageError("--in-flight: HTTP/1.1 carries one call a connection; say --connections N", self.ctx)
         requests, duration, warmup = options["requests"], options["duration"], options["warmup"]
         if duration is None and requests is None:
             duration = 10.0
         if warmup is None:
             warmup = 0.0 if requests is not None else min(1.0, duration or 1.0)
-        connections = options["connections"] or (32 if http else 1)
-        if requests is not None:
-            connections = min(connections, requests) if options["connections"] is None else connections
-        if options["processes"] > connections:
-            raise click.UsageError(
-                f"--processes {options['processes']}: each has its own connections; say --connections "
-                f"{options['processes']} or more", self.ctx,
-            )  # fmt: skip
+        connections = self.connections
+        if requests is not None and options["connections"] is None:
+            connections = max(min(connections, requests), options["processes"])
         return {
             "connections": connections,
             "in_flight": 1 if http else options["in_flight"] or 32,
