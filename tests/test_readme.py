@@ -24,7 +24,8 @@ COMMANDS = [
     for line in body.splitlines() if line.startswith("headrace ")
 ]  # fmt: skip
 SERVE = [c for c in COMMANDS if c.startswith("headrace serve")]
-CALL = [c for c in COMMANDS if not c.startswith("headrace serve")]
+BENCH = [c for c in COMMANDS if c.startswith("headrace bench")]
+CALL = [c for c in COMMANDS if not c.startswith(("headrace serve", "headrace bench"))]
 
 
 @pytest.fixture
@@ -68,7 +69,7 @@ def running(command: str):
 
 
 def test_commands_are_shown():
-    assert len(SERVE) == 3 and len(CALL) == 4
+    assert len(SERVE) == 3 and len(CALL) == 4 and len(BENCH) == 2
 
 
 @pytest.mark.parametrize("command", SERVE)
@@ -100,6 +101,18 @@ def test_call_commands(folder, command):
             check(command.replace(":8000", f":{port}"))
     else:
         check(command)
+
+
+@pytest.mark.parametrize("command", BENCH)
+def test_bench_commands(folder, command):
+    port = free_port()
+    command = command.replace(" --duration 10s", "").replace("headrace bench", "headrace bench --duration 500ms")
+    with running(f"headrace serve weather.py --http 127.0.0.1:{port}"):
+        command = command.replace(":8000", f":{port}")
+        done = subprocess.run(shlex.split(command), capture_output=True, text=True, timeout=30)
+    assert done.returncode == 0, done.stderr
+    assert "right, 0 failed" in done.stdout
+    assert "--html" not in command or (folder / "report.html").exists()
 
 
 def test_the_curl_line(folder):

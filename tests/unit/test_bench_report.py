@@ -10,9 +10,9 @@ from bench_samples import sample
 
 from headrace.bench import charts, units
 from headrace.bench._histogram import Histogram
+from headrace.bench._tally import ERROR_KINDS
 from headrace.bench.compare import compare
 from headrace.bench.html import page
-from headrace.bench.page_parts import MEANINGS
 from headrace.bench.report import BadReport, Latency, encode, latency_of, machine, read_report
 
 HOSTILE = '</style><script>alert("x")</script><img src=http://example.com/x onerror=y> & \u202e\x1b[2J'
@@ -218,7 +218,7 @@ def test_everything_on_the_page_is_escaped():
     "report",
     [
         sample(), sample(seconds=1, server=False), sample(seconds=3), sample(seconds=700, rate=300), sample(open_loop=100.0),
-        sample(errors=[(kind, i + 1, "x") for i, kind in enumerate(MEANINGS)]),
+        sample(errors=[(kind, i + 1, "x") for i, kind in enumerate(ERROR_KINDS)]),
     ],
     ids=["usual", "one second", "three seconds", "long", "open loop", "errors"],
 )  # fmt: skip
@@ -230,7 +230,7 @@ def test_pages_of_all_kinds_of_runs(report):
     assert ("Server CPU" in text) == (report.server is not None)
     assert len(text) < 400_000
     for error in report.errors:
-        assert error.kind in text and MEANINGS[error.kind] in text
+        assert error.kind in text and ERROR_KINDS[error.kind] in text
 
 
 def test_a_page_of_a_run_without_answers():

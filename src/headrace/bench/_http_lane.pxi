@@ -64,6 +64,8 @@ cdef class HttpLane(Lane):
         shot = <Shot>PyTuple_GET_ITEM(self.script, self.step)
         head = <size_t>PyBytes_GET_SIZE(shot.head)
         tail = <size_t>PyBytes_GET_SIZE(shot.tail)
+        if shot.opens:
+            self.session = None     # a session of the operation's own, beside that of the connection
         if self.session is not None:
             session = <size_t>PyBytes_GET_SIZE(self.session)
         side.reserve(head + session + tail)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from html import escape
 
 from headrace.bench import charts, page_parts, units
+from headrace.bench._tally import ERROR_KINDS
 from headrace.bench.compare import compare
 from headrace.bench.page_style import STYLE
 from headrace.bench.report import Latency, Report, Second
@@ -179,7 +180,7 @@ def _errors(report: Report) -> str:
     if not report.errors:
         return ""
     rows = [
-        [f"<code>{escape(each.kind)}</code>", escape(page_parts.MEANINGS.get(each.kind, "")), units.count(each.count),
+        [f"<code>{escape(each.kind)}</code>", escape(ERROR_KINDS.get(each.kind, "")), units.count(each.count),
          f"<code>{escape(each.sample)}</code>"]
         for each in report.errors
     ]  # fmt: skip

@@ -10,24 +10,9 @@ from headrace.bench import units
 from headrace.bench.compare import Comparison, Delta
 from headrace.bench.report import Report
 
-__all__ = ("MEANINGS", "comparison", "configuration", "known", "table", "tiles", "verdicts")
+__all__ = ("comparison", "configuration", "known", "table", "tiles", "verdicts")
 
 T = TypeVar("T")
-
-MEANINGS = {
-    "connect": "no connection, or no session on it",
-    "closed": "the connection ended before the answer",
-    "timeout": "no answer in time",
-    "http_status": "an HTTP status or content type that is no answer",
-    "not_json": "the answer is not JSON",
-    "rpc_error": "a JSON-RPC error",
-    "is_error": "the tool marked its result as an error",
-    "wrong_id": "an answer to something that was not asked, or twice",
-    "wrong_content": "the answer lacks what was expected",
-    "bad_http": "broken HTTP",
-    "bad_sse": "a broken event stream",
-}
-"""Kind of an error: what it means."""
 
 _WORDS = {
     "better": ("good", "better"),

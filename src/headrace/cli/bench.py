@@ -31,7 +31,7 @@ __all__ = ("command",)
 _HELP = """Measure SERVER, or the command behind "--": calls per second, latency, errors, the server's CPU per call.
 
 \b
-  headrace bench http://127.0.0.1:8000/mcp                     lists tools for 10 s, to have a look
+  headrace bench http://127.0.0.1:8000/mcp                 lists tools, to have a look
   headrace bench http://127.0.0.1:8000/mcp --tool echo --args '{"text": "x"}' --connections 64
   headrace bench http://127.0.0.1:8000/mcp echo text=x --expect x
   headrace bench echo text=x --in-flight 1000 -- headrace serve demo.py
@@ -104,7 +104,7 @@ def command(ctx: click.Context, /, words: tuple[str, ...], **options: Any) -> in
     return _Bench(ctx, rest, options).measure(reports[0] if reports else None, files[0] if files else "")
 
 
-for _option in reversed(_OPTIONS):
+for _option in _OPTIONS:
     command = _option(command)
 
 

@@ -11,8 +11,8 @@ from typing import IO
 import click
 
 from headrace.bench import units
+from headrace.bench._tally import ERROR_KINDS
 from headrace.bench.compare import Comparison
-from headrace.bench.page_parts import MEANINGS
 from headrace.bench.report import Latency, Progress, Report
 from headrace.cli.app import harmless
 
@@ -206,7 +206,7 @@ def _errors(report: Report, file: IO[str]) -> list[str]:
     style = _style(file)
     lines = []
     for each in report.errors:
-        meaning = MEANINGS.get(each.kind, "")
+        meaning = ERROR_KINDS.get(each.kind, "")
         kind = style(f"{units.count(each.count)} x {each.kind}", fg="red")
         lines.append(f"  {kind}{f': {meaning}' if meaning else ''}")
         if each.sample:
