@@ -18,15 +18,17 @@ cdef class FdTransport:
     cdef object held              # a chunk of it that came while reading was paused
     cdef object final             # what connection_lost gets
     cdef dict extra
-    cdef RawReader r
+    cdef readonly RawReader r
     cdef RawWriter w
     cdef Py_ssize_t high, low     # write buffer marks, bytes
     cdef Py_ssize_t drained       # bytes read after the output broke
     cdef int gate
     cdef int rarmed, warmed       # what the gate watches of both directions
     cdef bint same                # both directions are one descriptor
+    cdef bint direct              # the loop watches the input itself
     cdef bint counted, started
     cdef bint eof, weof, paused, wpaused
+    cdef bint wrote               # the kernel took output since this was cleared
     # closing: output refused. draining: output broken, reads what is left. asked: on_end decides.
     # ended: connection_lost is scheduled. lost: it was called, the descriptors are closed.
     cdef bint closing, draining, asked, ended, lost
@@ -36,6 +38,7 @@ cdef class FdTransport:
 
     cdef int _arm(self) except -1
     cdef int _read(self) except -2
+    cdef int _read_in_turn(self) except -1
     cdef int _deliver(self, bytes data) except -1
     cdef int _at_eof(self) except -1
     cdef int _stop_thread(self) except -1

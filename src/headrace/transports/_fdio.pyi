@@ -2,6 +2,8 @@ from asyncio import AbstractEventLoop
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, Protocol
 
+from headrace.transports._rawfd import RawReader
+
 __all__ = ("FdTransport", "live_transports")
 
 class _ByteProtocol(Protocol):
@@ -30,6 +32,8 @@ class FdTransport:
     ) -> None: ...
     @property
     def loop(self) -> AbstractEventLoop: ...
+    @property
+    def r(self) -> RawReader: ...
     @property
     def protocol(self) -> _ByteProtocol | None: ...
     def start(self) -> None: ...

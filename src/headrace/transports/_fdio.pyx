@@ -3,11 +3,15 @@
 
 Strategy: an asyncio-like transport that does its own read and write calls and uses the event loop for one
 thing only, to be told that something is ready. It watches one descriptor of its own, the gate (see
-``csrc/hr_fd.h``), so pausing and resuming are one system call each, the loop never touches a description
-that is shared with other processes, and asyncio and uvloop behave alike. How a descriptor is read and
+``csrc/hr_fd.h``), so the loop never touches a description that is shared with other processes, and asyncio and
+uvloop behave alike. Input whose description is ours alone is watched by the loop itself, which costs the
+kernel a little less for each message. How a descriptor is read and
 written without blocking is ``_rawfd``'s business; nothing ever sets O_NONBLOCK on a shared description.
 
-Output goes to the kernel at once; what it does not take is queued.
+Output goes to the kernel at once; what it does not take is queued. Where a small message was answered in the
+call stack of ``data_received``, the next one is often there in less time than it takes to fall asleep and be
+woken: it is waited for awake for that long, at most `TURN` times before the loop gets its turn (see
+``RawReader.soon``).
 
 The end comes in one of these ways, each giving exactly one ``connection_lost``:
 
@@ -27,7 +31,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.errno cimport ENOSYS, ECONNABORTED, ECONNRESET, EIO, EPIPE
 
 from headrace.transports._rawfd cimport (
-    HR_FD_READABLE, HR_FD_WRITABLE, RAW_AGAIN, RAW_DATA, RAW_END, RawReader, RawWriter,
+    HR_FD_OWN, HR_FD_READABLE, HR_FD_WRITABLE, RAW_AGAIN, RAW_DATA, RAW_END, RawReader, RawWriter,
     hr_fd_close, hr_gate_open, hr_gate_set,
 )
 
@@ -41,6 +45,8 @@ cdef enum:
     HIGH = 64 * 1024              # write buffer marks, as in asyncio
     LOW = 16 * 1024
     ROUNDS = 16                   # reads in one turn of the loop while draining
+    SMALL = 4096                  # bytes: more than that came by being sent ahead, not in turn
+    TURN = 8                      # messages answered one after the other in one turn of the loop
 
 cdef object log = logging.getLogger("headrace.transports")
 cdef int live = 0
@@ -100,6 +106,7 @@ cdef class FdTransport:
                 self.thread = ReadThread(loop, os.dup(self.r.fd), self._thread_data)
                 self.r.close()
             self.same = self.r.fd >= 0 and self.r.fd == self.w.fd
+            self.direct = self.r.mode == HR_FD_OWN and self.r.fd >= 0 and not self.same
             self.extra = {"kinds": (self.r.kind, self.w.kind)}
             if extra is not None:
                 self.extra.update(extra)
@@ -278,6 +285,17 @@ cdef class FdTransport:
             w = HR_FD_WRITABLE
         if r == self.rarmed and w == self.warmed:
             return 0
+        if self.direct and r != self.rarmed:
+            try:
+                if r:
+                    self.loop.add_reader(self.r.fd, self._on_readable)
+                else:
+                    self.loop.remove_reader(self.r.fd)
+            except RuntimeError:
+                if r:
+                    raise
+                # the loop is closed and has let go by itself
+            self.rarmed = r
         if self.same:
             code = hr_gate_set(self.gate, self.r.fd, self.rarmed | self.warmed, r | w)
         else:
@@ -292,6 +310,10 @@ cdef class FdTransport:
         self.warmed = w
         return 0
 
+    def _on_readable(self):
+        if self.rarmed:
+            self._read_in_turn()
+
     def _on_event(self):
         # Which direction became ready is not asked: with output queued both are tried.
         cdef int error
@@ -301,8 +323,19 @@ cdef class FdTransport:
                 self._broken(error, True)
             else:
                 self._flushed()
-        if self.rarmed:
-            self._read()
+        if self.rarmed and not self.direct:
+            self._read_in_turn()
+
+    cdef int _read_in_turn(self) except -1:
+        # One read, and more as long as small messages are answered at once and others follow at once.
+        cdef int turns = TURN
+        while True:
+            self.wrote = False
+            if self._read() != RAW_DATA or not self.wrote or self.r.last > SMALL:
+                return 0
+            turns -= 1
+            if turns == 0 or not self.rarmed or self.w.queued > 0 or not self.r.soon():
+                return 0
 
     cdef int _read(self) except -2:
         # A state of RawReader.read.
@@ -387,6 +420,7 @@ cdef class FdTransport:
         if self.w.queued == 0:
             done = self.w.write(p, n)
             if done == n:
+                self.wrote = True
                 return 0
             if done < 0:
                 return self._broken(<int>-done, True)
@@ -400,6 +434,7 @@ cdef class FdTransport:
         if self.w.queued == 0:
             done = self.w.write(PyBytes_AS_STRING(data), n)
             if done == n:
+                self.wrote = True
                 return 0
             if done < 0:
                 return self._broken(<int>-done, True)

@@ -13,6 +13,7 @@ cdef extern from "hr_fd.h" nogil:
     int hr_fd_close(int fd)
     int hr_fd_shutdown(int fd)
     hr_ssize hr_pipe_grow(int fd, hr_ssize want)
+    int hr_fd_soon(int fd, long ns)
     int hr_gate_open()
     int hr_gate_set(int gate, int fd, int old, int now)
 
@@ -34,8 +35,12 @@ cdef class RawReader(RawFd):
     cdef Py_ssize_t size, most    # bytes asked for in one read, and their bound
     cdef bint grown
     cdef readonly int error       # errno of what `read` called the end, 0 at a plain end
+    cdef Py_ssize_t last          # bytes of the last read
+    cdef readonly int doubt       # how often `soon` was wrong of late
+    cdef int skip                 # times it is not asked, out of doubt
 
     cdef bytes read(self, int *state)
+    cdef bint soon(self) noexcept
 
 
 cdef enum:

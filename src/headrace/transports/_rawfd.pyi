@@ -14,6 +14,8 @@ class RawFd:
 class RawReader(RawFd):
     @property
     def error(self) -> int: ...
+    @property
+    def doubt(self) -> int: ...
 
 class RawWriter(RawFd):
     @property
