@@ -86,7 +86,7 @@ def _tile(name: str, value: str, delta: Delta | None) -> str:
     change = ""
     if delta is not None:
         style = {"better": " up", "worse": " down"}.get(delta.verdict, "")
-        note = "" if style else f" ({_WORDS[delta.verdict][1]})"
+        note = "" if style else " (unclear)" if delta.verdict == "unclear" else " (noise)"
         change = f'<p class="change{style}">{units.percent(delta.change)}{note}</p>'
     return f'<div class="tile"><p>{name}</p><p class="value">{escape(number)}{small}</p>{change}</div>'
 

@@ -138,6 +138,8 @@ class _Run:
         self._began = time.monotonic()
         self._seconds: list[Second] = []
         self._looks: list[Look] = []
+        self._told: Look | None = None
+        """The look at the end of the last second that was told."""
         self._cut_short = False
 
     # --- the course ---------------------------------------------------------------------------------
@@ -175,7 +177,7 @@ class _Run:
         warm = plan.warmup_s > 0
         self._phase = "warmup" if warm else "running"
         self._began = self._fleet.begin(recording=not warm)
-        self._look()
+        self._told = self._look()
         if warm:
             await self._until(self._began + plan.warmup_s)
             self._fleet.record()
@@ -184,7 +186,7 @@ class _Run:
             for queue in self._queues:
                 queue.clear()
             self._looks.clear()
-            self._look()
+            self._told = self._look()
         await self._until(None if plan.duration_s is None else self._began + plan.duration_s)
         self._look()
         self._phase = "draining"
@@ -243,8 +245,8 @@ class _Run:
         return look
 
     def _second(self, frames: list[Frame]) -> None:
-        before = self._looks[-1] if self._looks else None
-        look = self._look() if self._phase != "draining" else before
+        before = self._told
+        look = self._told = self._look() if self._phase != "draining" else self._looks[-1] if self._looks else None
         cores = look.cpu_s - before.cpu_s if look is not None and before is not None else None
         entry = _second_of(len(self._seconds), frames)
         entry.server_cpu = None if cores is None else round(max(0.0, cores), 3)
