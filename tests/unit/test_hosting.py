@@ -178,3 +178,38 @@ def test_the_objects_of_the_start_are_frozen_while_the_process_serves(tmp_path, 
     during, after = map(int, done.stdout.split())
     assert during > 10_000
     assert after == 0
+
+
+def test_large_blocks_come_from_a_heap_that_is_kept_while_serving():
+    """A call of 1 MB takes blocks of that size: mapped, or cut off the heap after each call, they cost more than the
+    call. glibc counts the blocks that it mapped."""
+    code = (
+        "import ctypes\n"
+        "from headrace.transports.run import keep_heap\n"
+        "class Info(ctypes.Structure):\n"
+        "    _fields_ = [(name, ctypes.c_size_t) for name in\n"
+        "                ('arena', 'ordblks', 'smblks', 'hblks', 'hblkhd', 'usmblks', 'fsmblks', 'uordblks', 'fordblks', 'keepcost')]\n"
+        "info = ctypes.CDLL(None).mallinfo2\n"
+        "info.restype = Info\n"
+        "def mapped():\n"
+        "    before = info().hblks\n"
+        "    held = bytearray(3 << 20)\n"
+        "    count = info().hblks - before\n"
+        "    held.clear()\n"
+        "    return count\n"
+        "first = bytearray(1 << 20)\n"
+        "print(int(info().hblks > 0))\n"
+        "keep_heap()\n"
+        "print(mapped())\n"
+        "del first\n"
+        "held = bytearray(3 << 20)\n"
+        "kept = info().arena\n"
+        "del held\n"
+        "print(int(info().arena == kept))\n"
+    )
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_"))}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, env=environment)
+    if "mallinfo2" in done.stderr or done.stdout.startswith("0"):
+        pytest.skip("not glibc's allocator")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["1", "0", "1"]
