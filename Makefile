@@ -8,6 +8,9 @@ PYTEST := $(PY) -m pytest -q -p no:cacheprovider -n 4 --dist loadfile --reruns 2
 DEBUG_LIB := build/debug/lib
 ASAN_LIB := build/asan/lib
 
+# Bytecode is kept, whatever the environment says: tests start Python some hundred times.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help bench-peers bench-pythons guard-record system build demo test conformance test-c test-release test-debug test-dist test-pythons lint bench debug asan peers clean dist
 

@@ -53,15 +53,6 @@ class Recorder:
         self.lost.set_result(exc)
 
 
-@pytest.fixture(autouse=True, scope="module")
-def quick_collections():
-    """What exists already needs no look in the many collections below."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
-
-
 def children():
     """Process ids of our children, ended ones that nobody waited for included."""
     found = set()
