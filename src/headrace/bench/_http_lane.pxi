@@ -35,7 +35,8 @@ cdef class HttpLane(Lane):
             return self.end_listen()
         if self.state != WAITING:
             return 0
-        return self.bad("timeout", f"no answer to {self.what()} within {self.side.plan.timeout_s:g} s")
+        return self.bad("timeout", f"{'only a part of the' if self.touched else 'no'} answer to {self.what()} within "
+                                   f"{self.side.plan.timeout_s:g} s")
 
     cdef int leave(self) except -1:
         if self.state == HELD:
@@ -148,7 +149,7 @@ cdef class HttpLane(Lane):
         cdef int rc, kind
         if self.state == IDLE:
             if p != e:
-                self.load.tally.wrong(self.op, "bad_http", "bytes that answer nothing: " + quoted(p, e - p))
+                self.load.tally.stray(self.op, "bad_http", "bytes that answer nothing: " + quoted(p, e - p))
                 self.drop()
             return 0
         self.touched = True
@@ -345,7 +346,7 @@ cdef class HttpLane(Lane):
                     and self.side.env.kind == HR_ERROR:
                 self.verdict("rpc_error", f"HTTP {self.head.status}: " + quoted(p, n))
             else:
-                self.verdict("http_status", f"HTTP {self.head.status} to {shot.method}: " + quoted(p, n))
+                self.verdict("http_status", f"HTTP {self.head.status} to {shot.method}" + (": " + quoted(p, n) if n else ""))
             if self.head.status == 404 and self.session is not None and self.session is self.base:
                 self.opened = PyTuple_GET_SIZE(self.side.opening) == 0      # the session is gone
                 self.base = None
@@ -362,7 +363,7 @@ cdef class HttpLane(Lane):
         cdef HttpSide side = self.side
         cdef hr_envelope *env = &side.env
         cdef Shot shot
-        cdef int rc
+        cdef str fault
         if hr_envelope_scan(p, <size_t>n, side.max_depth, 0, env) != HR_OK:
             self.verdict("not_json", quoted(p, n))
             return True
@@ -373,17 +374,10 @@ cdef class HttpLane(Lane):
             if env.result.type != HR_T_OBJECT:
                 self.verdict("not_json", "a result that is no object: " + quoted(p, n))
                 return True
-            rc = bench_result(&env.result, side.max_depth)
-            if rc == BENCH_IS_ERROR:
-                self.verdict("is_error", quoted(p, n))
-                return True
             shot = <Shot>PyTuple_GET_ITEM(self.script, self.step)
-            if rc == BENCH_UNFINISHED:
-                self.verdict("unfinished", quoted(p, n))
-            elif shot.expects is not None and not bench_has(
-                env.result.p, env.result.n, PyBytes_AS_STRING(shot.expects), <size_t>PyBytes_GET_SIZE(shot.expects)
-            ):
-                self.verdict("wrong_content", quoted(p, n))
+            fault = result_fault(&env.result, side.max_depth, shot.expects, shot.member)
+            if fault is not None:
+                self.verdict(fault, quoted(p, n))
             return True
         if env.kind == HR_NOTIFICATION:
             self.notes += 1
@@ -404,7 +398,7 @@ cdef class HttpLane(Lane):
     cdef int verdict(self, str kind, object sample) except -1:
         """Something is wrong with the step; the first fault is the one that counts."""
         if self.reported:
-            self.load.tally.wrong(self.op, kind, sample)
+            self.load.tally.stray(self.op, kind, sample)
         elif self.kind is None:
             self.kind = kind
             self.sample = sample
@@ -486,7 +480,7 @@ cdef class HttpLane(Lane):
         """The connection is of no use any more."""
         self.drop()
         if self.reported:
-            self.load.tally.wrong(self.op, kind, sample)
+            self.load.tally.stray(self.op, kind, sample)
             return self.next()
         return self.failed(kind, sample)
 

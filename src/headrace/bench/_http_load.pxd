@@ -16,7 +16,7 @@ cdef class Shot:
     cdef bytes tail
     cdef Py_ssize_t id_at, token_at     # of the digits in tail, -1: none
     cdef int answer
-    cdef bytes expects
+    cdef bytes expects, member
     cdef bint opens, is_get
     cdef int64_t hold                   # ns; of an acknowledged listen, 0: to the end of the run
     cdef str method

@@ -5,7 +5,9 @@ from headrace.bench._load import Load
 from headrace.bench.plan import Plan
 from headrace.limits import Limits
 
-__all__ = ("HttpSide",)
+__all__ = ("HttpSide", "fault_of")
+
+def fault_of(text: bytes, expects: bytes | None = None, member: bytes | None = None) -> str | None: ...
 
 @final
 class HttpSide:

@@ -35,9 +35,10 @@ from headrace.wire._sse cimport SseFramer
 from headrace.transports.address import why_not_connected
 from headrace.wire._http1 import header_line
 
-__all__ = ("HttpSide",)
+__all__ = ("HttpSide", "fault_of")
 
 include "_http_check.pxi"
+include "_result_check.pxi"
 
 cdef enum:
     ID_WIDTH = 10
@@ -67,6 +68,7 @@ cdef enum:
     A_ENDED = 3
     A_LISTEN = 4
 
+cdef unsigned int DEPTH = <unsigned int>DEFAULT.max_depth
 cdef int64_t FIRST_ID = 1_000_000_000
 cdef int64_t SILENCE = 500_000_000       # ns; after it a server may be closing the connection as we send
 cdef int64_t TAIL_TIME = 250_000_000     # ns; that an event stream may go on after its answer
@@ -77,6 +79,21 @@ cdef dict ANSWERS = {"result": A_RESULT, "stream": A_STREAM, "accepted": A_ACCEP
 
 include "_http_shot.pxi"
 include "_http_lane.pxi"
+
+
+def fault_of(bytes text not None, bytes expects=None, bytes member=None):
+    """What a load run would find wrong with the result object in ``text``: a kind of error, or None when it is right.
+
+    ``expects`` is text that it must hold, as this server writes it in JSON; ``member`` a list that it must have.
+    Raises ValueError when ``text`` is no JSON object.
+    """
+    cdef hr_token result
+    cdef const char *p = PyBytes_AS_STRING(text)
+    cdef const char *e = p + PyBytes_GET_SIZE(text)
+    p = hr_json_ws(p, e)
+    if p == e or p[0] != c'{' or hr_json_skip(p, e, 0, DEPTH, &result) != HR_OK:
+        raise ValueError("no JSON object")
+    return result_fault(&result, DEPTH, expects, member)
 
 
 @cython.final
@@ -200,7 +217,7 @@ cdef class HttpSide:
         lost = await asyncio.gather(*[self.prepare(lane, gate) for lane in self.lanes])
         for lane, failure in zip(self.lanes, lost, strict=True):
             if failure is not None:
-                self.load.tally.wrong(0, failure[0], failure[1])
+                self.load.tally.stray(0, failure[0], failure[1])
             self.load.ready(lane)
 
     async def prepare(self, HttpLane lane, gate):

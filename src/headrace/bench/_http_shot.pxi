@@ -4,6 +4,7 @@ cdef Shot make_shot(object step, object target, bytes host, bint fixed_id):
     cdef Shot shot = Shot.__new__(Shot)
     shot.answer = ANSWERS[step.answer]
     shot.expects = step.expects
+    shot.member = step.member
     shot.opens = step.opens_session
     shot.hold = <int64_t>(step.hold_s * 1e9) if step.hold_s is not None else 0
     shot.method = step.method

@@ -17,7 +17,7 @@ cdef enum:
 
 @cython.final
 cdef class LineStep:
-    cdef bytes before, token, after, expects
+    cdef bytes before, token, after, expects, member
     cdef str method
     cdef int answer
     cdef int64_t hold               # ns; -1: until the end of the run

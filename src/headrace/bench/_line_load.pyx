@@ -15,8 +15,8 @@ from libc.string cimport memcmp
 from headrace.bench._load cimport LOAD_DRAINING, LOAD_RUNNING, Lane, Load, now_ns
 from headrace.bench._tally cimport Tally
 from headrace.wire._cjson cimport (
-    HR_BATCH, HR_ERROR, HR_INVALID, HR_NOTIFICATION, HR_OK, HR_REQUEST, HR_RESULT, HR_T_OBJECT, HR_T_STRING, HR_T_TRUE,
-    hr_envelope, hr_envelope_scan, hr_json_skip, hr_json_ws, hr_token,
+    HR_BATCH, HR_ERROR, HR_INVALID, HR_NOTIFICATION, HR_OK, HR_REQUEST, HR_RESULT, HR_T_OBJECT, HR_T_STRING,
+    hr_envelope, hr_envelope_scan, hr_token,
 )
 from headrace.wire._lines cimport LINE_FRAME, LINE_NONE, LINE_TOO_LONG, LineFramer
 from headrace.wire._outbuf cimport Outbuf
@@ -25,26 +25,7 @@ from headrace.jsonrpc import METHOD_NOT_FOUND
 
 __all__ = ("MAX_LINE", "LineConn")
 
-cdef extern from *:
-    """
-    #ifndef _GNU_SOURCE
-    #define _GNU_SOURCE
-    #endif
-    #include <string.h>
-    static inline int bench_find(const char *p, size_t n, const char *what, size_t m)
-    {
-        const char *e = p + n;
-        if (m == 0)
-            return 1;
-        while ((size_t)(e - p) >= m && (p = memchr(p, what[0], (size_t)(e - p) - m + 1)) != NULL) {
-            if (memcmp(p, what, m) == 0)
-                return 1;
-            p++;
-        }
-        return 0;
-    }
-    """
-    bint bench_find(const char *p, size_t n, const char *what, size_t m) noexcept nogil
+include "_result_check.pxi"
 
 MAX_LINE = 256 * 1024 * 1024
 """Bytes of the longest answer that is read."""
@@ -59,6 +40,7 @@ cdef enum:
     SHOWN = 240         # bytes of an answer in a sample
     LATE_MAX = 100_000  # ids remembered whose calls timed out
 
+cdef double EOF_TIME = 0.25  # s
 cdef dict ANSWERS = {"result": RESULT, "stream": STREAM, "accepted": ACCEPTED, "ended": ENDED, "listen": LISTEN}
 cdef bytes PROGRESS = b'"notifications/progress"'
 cdef bytes ACKNOWLEDGED = b'"notifications/subscriptions/acknowledged"'
@@ -70,6 +52,7 @@ cdef LineStep prepare(step):
     made.token = step.token
     made.after = step.after
     made.expects = step.expects
+    made.member = step.member
     made.method = step.method
     made.answer = ANSWERS[step.answer]
     made.hold = -1 if step.hold_s is None else <int64_t>(step.hold_s * 1e9)
@@ -104,53 +87,13 @@ cdef int64_t number(const hr_token *t) noexcept:
     return value
 
 
-cdef enum:
-    SAYS_ERROR = 1
-    SAYS_MORE = 2
-
-
-cdef int look(const hr_token *result) noexcept:
-    """What the members of a result object say: SAYS_ERROR for ``isError``, SAYS_MORE for a ``resultType`` that is no
-    result yet."""
-    cdef const char *p = result.p
-    cdef const char *e = p + result.n
-    cdef hr_token key, value
-    cdef int said = 0
-    p = hr_json_ws(p + 1, e)
-    while p < e and p[0] == c'"':
-        if hr_json_skip(p, e, 0, MAX_DEPTH, &key) != HR_OK:
-            return said
-        p = hr_json_ws(p + key.n, e)
-        p = hr_json_ws(p + 1, e)
-        if hr_json_skip(p, e, 0, MAX_DEPTH, &value) != HR_OK:
-            return said
-        p = hr_json_ws(p + value.n, e)
-        if key.n == 9 and memcmp(key.p, b'"isError"', 9) == 0:
-            if value.type == HR_T_TRUE:
-                said |= SAYS_ERROR
-        elif key.n == 12 and memcmp(key.p, b'"resultType"', 12) == 0:
-            if value.n != 10 or memcmp(value.p, b'"complete"', 10) != 0:
-                said |= SAYS_MORE
-        if p >= e or p[0] != c',':
-            break
-        p = hr_json_ws(p + 1, e)
-    return said
-
-
 cdef str judge(LineStep step, const hr_envelope *env):
     """The kind of error of an answer; None: it is right."""
-    cdef int said
     if env.kind == HR_ERROR:
         return "rpc_error"
     if env.result.type != HR_T_OBJECT:
         return "wrong_content"
-    said = look(&env.result)
-    if said:
-        return "is_error" if said & SAYS_ERROR else "unfinished"
-    if step.expects is not None and not bench_find(
-            env.result.p, env.result.n, PyBytes_AS_STRING(step.expects), PyBytes_GET_SIZE(step.expects)):
-        return "wrong_content"
-    return None
+    return result_fault(&env.result, MAX_DEPTH, step.expects, step.member)
 
 
 @cython.final
@@ -347,8 +290,14 @@ cdef class LineConn:
         self.flush()
 
     def eof_received(self):
-        """The server wants no more."""
+        """The server says no more. Its end follows in a moment and says why; one that lives on has none to come."""
+        self.loop.call_later(EOF_TIME, self.silenced, self.transport)
         return False
+
+    def silenced(self, transport):
+        """Timer: an end of the output that no end of the connection has followed."""
+        if transport is not None and transport is self.transport:
+            self.abort("the server closed its output and goes on running")
 
     def pause_writing(self):
         """The server reads slowly: what is to be sent waits here."""
@@ -535,7 +484,7 @@ cdef class LineConn:
 
     cdef int stray(self, str kind, object sample) except -1:
         """A failure that belongs to no call."""
-        return self.tally.wrong(0, kind, sample)
+        return self.tally.stray(0, kind, sample)
 
     # --- opening ------------------------------------------------------------------------------------
 

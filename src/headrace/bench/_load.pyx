@@ -159,6 +159,8 @@ cdef class Load:
             return
         if self.interval and self.phase == LOAD_RUNNING:
             due = <uint64_t>((bench_now() - self.origin) / self.interval)
+            if self.quota >= 0:
+                due = min(due, self.scheduled + <uint64_t>self.quota)
             if due > self.scheduled:
                 self.tally.unsent += due - self.scheduled
         self.phase = LOAD_DRAINING

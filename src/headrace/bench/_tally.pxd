@@ -13,9 +13,10 @@ cdef class Tally:
     cdef uint64_t *failed              # [operations]
     cdef Py_ssize_t n
     cdef dict errors                   # kind -> [count, sample]
-    cdef readonly uint64_t bytes_in, bytes_out, reconnects, notes, requests, unsent
+    cdef readonly uint64_t bytes_in, bytes_out, reconnects, notes, requests, unsent, early, strays
     cdef readonly Histogram second     # what the current second has brought
     cdef uint64_t second_ok, second_failed
     cdef bint recording                # False during warm-up: calls are not counted, failures are
     cdef int right(self, Py_ssize_t op, int64_t ns) except -1
     cdef int wrong(self, Py_ssize_t op, str kind, object sample) except -1
+    cdef int stray(self, Py_ssize_t op, str kind, object sample) except -1

@@ -40,7 +40,7 @@ class _Data(msgspec.Struct, array_like=True):
     failed: list[int]
     histograms: list[bytes]
     errors: dict[str, tuple[int, str]]
-    traffic: tuple[int, int, int, int, int, int]
+    traffic: tuple[int, int, int, int, int, int, int, int]
 
 
 @cython.final
@@ -83,7 +83,15 @@ cdef class Tally:
         entry[0] += 1
         self.failed[op] += 1
         self.second_failed += 1
+        if not self.recording:
+            self.early += 1
         return 0
+
+    cdef int stray(self, Py_ssize_t op, str kind, object sample) except -1:
+        """A failure that ends no call: an answer nobody waits for, text between the messages, no connection."""
+        if self.recording:
+            self.strays += 1
+        return self.wrong(op, kind, sample)
 
     def add(self, Py_ssize_t op, ns=None, *, str kind=None, sample=""):
         """Counts one call of operation ``op`` by hand: right after ``ns`` nanoseconds, or wrong by ``kind``."""
@@ -155,13 +163,16 @@ cdef class Tally:
         self.notes += other.notes
         self.requests += other.requests
         self.unsent += other.unsent
+        self.early += other.early
+        self.strays += other.strays
 
     def dump(self):
         """Everything but the current second as bytes for :meth:`load`."""
         return msgspec.msgpack.encode(_Data(
             self.names, [self.ok[i] for i in range(self.n)], [self.failed[i] for i in range(self.n)],
             [one.dump() for one in self.histograms], {kind: tuple(e) for kind, e in self.errors.items()},
-            (self.bytes_in, self.bytes_out, self.reconnects, self.notes, self.requests, self.unsent)))
+            (self.bytes_in, self.bytes_out, self.reconnects, self.notes, self.requests, self.unsent,
+             self.early, self.strays)))
 
     @staticmethod
     def load(bytes data not None):
@@ -180,5 +191,6 @@ cdef class Tally:
         except (msgspec.MsgspecError, OverflowError) as exc:
             raise ValueError(f"no dumped tally: {exc}") from None
         made.errors = {kind: list(entry) for kind, entry in read.errors.items()}
-        made.bytes_in, made.bytes_out, made.reconnects, made.notes, made.requests, made.unsent = read.traffic
+        (made.bytes_in, made.bytes_out, made.reconnects, made.notes, made.requests, made.unsent, made.early,
+         made.strays) = read.traffic
         return made

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from headrace.bench._http_load import fault_of
 from headrace.bench.plan import HttpTarget, LineTarget, Operation, Plan, Step
 from headrace.bench.scenario import LISTS, Entry
 from headrace.client import connect
@@ -20,6 +21,7 @@ from headrace.client.arguments import as_object, encode, join_members
 from headrace.errors import HeadraceError, RpcError
 from headrace.jsonrpc import INVALID_PARAMS, NAMED, R5
 from headrace.transports._http_request import encode_header_value
+from headrace.transports.http_client import HttpChannel
 from headrace.transports.http_dial import parse_url
 
 if TYPE_CHECKING:
@@ -30,6 +32,16 @@ __all__ = ("BadOperation", "Prepared", "prepare", "target_of", "tool_entry")
 _TOKEN = b'"bench"'
 """The progress token over HTTP, where the answers of one request have a stream of their own."""
 _LISTED = 12
+_MEMBERS = {
+    "tools/call": b"content",
+    "tools/list": b"tools",
+    "resources/list": b"resources",
+    "resources/templates/list": b"resourceTemplates",
+    "resources/read": b"contents",
+    "prompts/list": b"prompts",
+    "prompts/get": b"messages",
+}
+"""The list that a result must have: without it an answer is wrong, however fast it came."""
 
 
 class BadOperation(ValueError):
@@ -103,13 +115,26 @@ async def prepare(target: Any, entries: Iterable[Entry], *, verify: bool = True,
             raise BadOperation("there is nothing to measure: name a tool or a scenario")
         info = client.server_info
         return Prepared(
-            target=where,
+            target=_reached(where, client),
             revision=client.protocol_version,
             operations=tuple(operations),
             opening=() if maker.modern else maker.opening(),
             server_name=info.name if info is not None else "",
             server_version=info.version if info is not None else "",
         )
+
+
+def _reached(where: HttpTarget | LineTarget, client: Client) -> HttpTarget | LineTarget:
+    """Where the calls have gone in the end: a load run follows no redirects."""
+    http = client._http
+    if not isinstance(where, HttpTarget) or http is None:
+        return where
+    if not isinstance(http, HttpChannel):
+        raise BadOperation(
+            f"{client.protocol_version}: the server speaks the HTTP+SSE transport of 2024-11-05, which is not measured; "
+            "name its Streamable HTTP endpoint"
+        )
+    return msgspec.structs.replace(where, path=http.target.decode("ascii"))
 
 
 class _Maker:
@@ -189,8 +214,9 @@ class _Maker:
             arguments = as_object(await self._arguments(entry), "arguments")
             body = b'"name":' + encode(entry.what) + b',"arguments":' + arguments
         expects = None if entry.expect is None else encode(entry.expect)[1:-1]
+        member: bytes | None = None
         if self.verify:
-            expects = await self._verified(entry, method, name, body, arguments)
+            expects, member = await self._verified(entry, method, name, body, arguments)
         before, token, after = self._text(method, body, progress=entry.progress)
         return Step(
             before=before,
@@ -200,6 +226,7 @@ class _Maker:
             headers=self._headers(method, name, arguments),
             answer="stream" if entry.progress else "result",
             expects=expects,
+            member=member,
         )
 
     def _listen(self, entry: Entry) -> Step:
@@ -283,8 +310,9 @@ class _Maker:
 
     async def _verified(
         self, entry: Entry, method: str, name: str | None, body: bytes, arguments: bytes
-    ) -> bytes | None:
-        """Makes the call once. Gives the text to look for as this server writes it in JSON."""
+    ) -> tuple[bytes | None, bytes | None]:
+        """Makes the call once. Gives the text to look for as this server writes it in JSON, and the list that its
+        results have."""
         try:
             raw: bytes = await self.client._request(method, body, _as_is, None, name=name, arguments=arguments)
         except RpcError as exc:
@@ -304,11 +332,14 @@ class _Maker:
                 f"{entry.where}: {entry.name}: the server asks for input or makes a task of it, "
                 "which cannot be measured"
             )
+        member = _MEMBERS.get(method)
+        if member is not None and not isinstance(result.get(member.decode()), list):
+            member = None
         if entry.expect is None:
-            return None
+            return None, member
         for form in _forms(entry.expect):
-            if form in raw:
-                return form
+            if fault_of(raw, form) is None:
+                return form, member
         raise BadOperation(f"{entry.where}: {entry.name}: {entry.expect!r} is not in the answer: {shown}")
 
     async def _hint(self, entry: Entry) -> str:

@@ -63,7 +63,9 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     hold_s: float | None = None
     """Of ``listen``: how long it is held open once it was acknowledged; None: until the end of the run."""
     expects: bytes | None = None
-    """Bytes that must stand in the JSON text of the result."""
+    """Bytes that must stand in a string or number of the result, as JSON has them."""
+    member: bytes | None = None
+    """Name of a list that the result must have, such as ``content``."""
     opens_session: bool = False
     """The answer's Mcp-Session-Id (if any) goes with all later steps of this operation (or this connection, when the
     step is part of the plan's ``opening``)."""

@@ -126,6 +126,10 @@ class Totals(msgspec.Struct, kw_only=True):
     reconnects: int = 0
     notes: int = 0
     """Notifications received: progress, log messages, changes."""
+    early: int = 0
+    """Of the failed: before the measured time, while connecting or in the warm-up."""
+    strays: int = 0
+    """Of the failed: what belongs to no call, such as second answers, or text between the messages."""
     unsent: int = 0
     """Operations of an open loop whose turn came and which were never sent, as the run ended before."""
 

@@ -289,8 +289,9 @@ class _Run:
         seconds = max((frame.wall_s for frame in frames), default=0.0)
         corrected = plan.rate is not None
         ok, failed = tally.ok_total, tally.failed_total
+        calls = ok + failed - tally.early - tally.strays  # of the measured time, which CPU time belongs to
         self._last_second(frames, seconds)
-        server = self._server(seconds, ok + failed)
+        server = self._server(seconds, calls)
         return Report(
             started=started,
             machine=machine(),
@@ -318,6 +319,8 @@ class _Run:
                 bytes_in=tally.bytes_in,
                 reconnects=tally.reconnects,
                 notes=tally.notes,
+                early=tally.early,
+                strays=tally.strays,
                 unsent=tally.unsent,
             ),
             latency=latency_of(tally.latency(), corrected=corrected),
@@ -335,7 +338,7 @@ class _Run:
             errors=[ErrorCount(kind=kind, count=count, sample=sample) for kind, count, sample in tally.error_list],
             over_time=self._seconds,
             server=server,
-            generator=_generator(frames, ok + failed, server, len(self._fleet)),
+            generator=_generator(frames, calls, server, len(self._fleet)),
         )
 
     def _last_second(self, frames: list[Frame], seconds: float) -> None:
