@@ -72,6 +72,7 @@ class Server:
                 body = await reader.readexactly(int(fields.get("content-length", 0)))
                 request = {
                     "verb": lines[0].split()[0],
+                    "path": lines[0].split()[1],
                     "fields": fields,
                     "message": json.loads(body) if body else None,
                     "close": False,

@@ -26,7 +26,7 @@ ERROR_KINDS = {
     "rpc_error": "a JSON-RPC error",
     "is_error": "a tool result that says isError",
     "wrong_id": "an answer to an id that was not asked, or asked already",
-    "wrong_content": "an answer without the expected text",
+    "wrong_content": "an answer without the expected text, or without the list that its kind of answer has",
     "unfinished": "an answer that asks for input or hands out a task in place of the result",
     "asked": "the server asks the client something, which a load generator does not answer",
     "no_notes": "a progress stream without a notification",

@@ -131,8 +131,8 @@ def _reached(where: HttpTarget | LineTarget, client: Client) -> HttpTarget | Lin
         return where
     if not isinstance(http, HttpChannel):
         raise BadOperation(
-            f"{client.protocol_version}: the server speaks the HTTP+SSE transport of 2024-11-05, which is not measured; "
-            "name its Streamable HTTP endpoint"
+            "the server speaks the HTTP+SSE transport of 2024-11-05, which is not measured: name its Streamable HTTP "
+            "endpoint"
         )
     return msgspec.structs.replace(where, path=http.target.decode("ascii"))
 

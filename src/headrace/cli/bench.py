@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import shlex
@@ -168,6 +169,24 @@ def _put(path: str, data: bytes, option: str) -> None:
         raise Failure(f"{option} {path}: {exc.strerror}") from None
 
 
+def _sockets() -> int | None:
+    """Connections that one process may have, once its limit is raised as far as it goes; None: no limit is known."""
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return None
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            soft = hard
+    return None if soft == resource.RLIM_INFINITY else max(soft - _OTHER_FILES, 1)
+
+
+_OTHER_FILES = 40
+"""Files that a process has open beside its connections."""
+
+
 class _Bench:
     """One run: from what was typed to the report."""
 
@@ -199,6 +218,13 @@ class _Bench:
                 f"{options['processes']} or more", ctx,
             )  # fmt: skip
 
+        per_process = -(-self.connections // options["processes"])
+        if (most := _sockets()) is not None and per_process > most:
+            raise click.UsageError(
+                f"--connections {self.connections}: a process may have {most} here; raise ulimit -n, or say "
+                "--processes N", ctx,
+            )  # fmt: skip
+
     def _check(self) -> None:
         """Options that do not go together, before anything is opened. Raises click.UsageError."""
         options = self.options
@@ -220,6 +246,10 @@ class _Bench:
             folder = os.path.dirname(path) if path not in (None, "-") else ""
             if folder and not os.path.isdir(folder):
                 raise click.UsageError(f"{option} {path}: there is no folder {folder}", self.ctx)
+            if path not in (None, "-") and os.path.isdir(path):
+                raise click.UsageError(f"{option} {path}: is a folder; name a file", self.ctx)
+        if options["expect"] == "":
+            raise click.UsageError("--expect '': use a text that is in every answer", self.ctx)
 
     def measure(self, before: Report | None, before_name: str) -> int:
         from headrace.bench.compare import compare
@@ -232,12 +262,19 @@ class _Bench:
         report = self._run(live, stop)
         live.clear()
         names = (_short(before_name), "this run")
-        _write(self.options, report, before, names)
+        failure: Failure | None = None
+        try:
+            _write(self.options, report, before, names)
+        except Failure as exc:  # a run of minutes is not lost with its file
+            failure = exc
         file = _text_output(self.options)
         show_report(report, file)
         if before is not None:
             print(file=file)
             show_comparison(compare(before, report, names), file)
+        if failure is not None:
+            file.flush()
+            raise failure
         if stop.requested:
             return 130
         return 0 if report.totals.ok and not report.totals.failed else 1

@@ -21,6 +21,8 @@ __all__ = ("Live", "show_comparison", "show_report")
 _PHASES = {"connecting": "connecting", "warmup": "warm-up", "running": "", "draining": "last answers"}
 _BARS = 24
 _ROWS = 10
+_BEHIND = 0.01
+"""Part of the calls that an open loop may leave unsent at its end until that is worth a warning."""
 
 
 class Live:
@@ -90,13 +92,18 @@ def show_report(report: Report, file: IO[str]) -> None:
         f"  {'bytes':<12}{units.size(totals.bytes_out)} sent ({units.size(totals.bytes_out / seconds)}/s), "
         f"{units.size(totals.bytes_in)} received ({units.size(totals.bytes_in / seconds)}/s)"
     )
-    besides = ((totals.reconnects, "reconnects"), (totals.notes, "notifications"), (totals.unsent, "never sent"))
+    besides = (
+        (totals.reconnects, "reconnects"), (totals.notes, "notifications"), (totals.unsent, "never sent"),
+        (totals.early, "of the failed before the measured time"), (totals.strays, "of the failed belong to no call"),
+    )  # fmt: skip
     extra = [f"{units.count(number)} {word}" for number, word in besides if number]
     if extra:
         lines.append(f"  {'besides':<12}{', '.join(extra)}")
     if report.server is not None:
         server = report.server
         more = f", {server.processes} processes" if server.processes > 1 else ""
+        if report.target.kind == "stdio" and totals.reconnects:
+            more += "; what ended within a second is not in it"
         lines.append(
             f"  {'server':<12}{style(units.latency(server.cpu_us_per_call), bold=True)} CPU per call, "
             f"{units.cores(server.cores)} cores, {units.size(server.rss_max)} at most (pid {server.pid}{more})"
@@ -114,6 +121,12 @@ def show_report(report: Report, file: IO[str]) -> None:
         lines += ["", *_errors(report, file)]
     if generator.limit:
         lines += ["", "  " + style(f"The generator was the limit: {harmless(generator.says)}", fg="yellow")]
+    if report.load.rate is not None and totals.unsent > totals.completed * _BEHIND:
+        text = (
+            f"The server was too slow for {units.per_second(report.load.rate)} calls a second: "
+            f"{units.count(totals.unsent)} that were due were never sent, and their waiting is in no latency above"
+        )
+        lines += ["", "  " + style(text, fg="yellow")]
     if not totals.completed:
         lines += ["", "  " + style("No call was answered.", fg="red", bold=True)]
     print("\n".join(lines), file=file)

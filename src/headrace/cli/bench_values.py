@@ -13,6 +13,8 @@ _NUMBER = re.compile(r"\s*([0-9][0-9_]*(?:\.[0-9]+)?|\.[0-9]+)\s*([A-Za-z/]*)\s*
 _SECONDS = {"ms": 1e-3, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _COUNTS = {"": 1, "k": 1_000, "m": 1_000_000}
 _SIZES = {"": 1, "b": 1, "k": 1024, "kb": 1024, "kib": 1024, "m": 1024**2, "mb": 1024**2, "mib": 1024**2}
+_MOST_SECONDS = 1e8
+_MOST = 1e12
 _PERIODS = {"": 1.0, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 
@@ -57,7 +59,8 @@ class _Seconds(_Value):
         found = _split(text)
         if found is None or found[1] not in _SECONDS or (found[0] == 0 and not self._zero):
             return None
-        return found[0] * _SECONDS[found[1]]
+        seconds = found[0] * _SECONDS[found[1]]
+        return seconds if seconds <= _MOST_SECONDS else None
 
 
 class _Count(_Value):
@@ -69,7 +72,7 @@ class _Count(_Value):
         if found is None or found[1] not in _COUNTS:
             return None
         number = found[0] * _COUNTS[found[1]]
-        return int(number) if number >= 1 and number == int(number) else None
+        return int(number) if 1 <= number <= _MOST and number == int(number) else None
 
 
 class _Size(_Value):
@@ -93,7 +96,8 @@ class _Rate(_Value):
         found = _split(number)
         if found is None or found[1] not in _COUNTS or period.strip().lower() not in _PERIODS or found[0] == 0:
             return None
-        return found[0] * _COUNTS[found[1]] / _PERIODS[period.strip().lower()]
+        rate = found[0] * _COUNTS[found[1]] / _PERIODS[period.strip().lower()]
+        return rate if 1e-6 <= rate <= 1e8 else None
 
 
 SECONDS = _Seconds()
