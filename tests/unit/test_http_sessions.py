@@ -6,6 +6,7 @@ from headrace.errors import ConnectionClosed, RpcError
 from headrace.limits import Limits
 from headrace.mux import FrameSink, Runtime
 from headrace.protocol.http_sessions import SessionStore
+from headrace.protocol.session import Hello
 from headrace.protocol.session_streams import MAX_STREAMS
 from headrace.protocol.tables import Features, Tables
 
@@ -129,7 +130,7 @@ def test_b44_the_newest_stream_takes_over():
 def test_ho41_the_version_is_that_of_the_handshake():
     owner = Owner()
     session = SessionStore(owner).begin()
-    session.opened(owner.tables.by_name["2025-11-25"], {}, {})
+    session.opened(owner.tables.by_name["2025-11-25"], Hello(owner.tables.by_name["2025-11-25"], b"{}"))
     assert session.version == b"2025-11-25"
 
 

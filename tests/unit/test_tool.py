@@ -62,7 +62,7 @@ class Line:
             create_future=loop.create_future, call_soon=loop.call_soon, call_at=loop.call_at, time=loop.time,
             spawn=loop.spawn, run_thread=None, post=loop.call_soon, report=lambda *a: None,
         )
-        from headrace.protocol.session import ServerSession
+        from headrace.protocol.session import Hello, ServerSession
 
         session = ServerSession(self.app, self.app.tables)
         mux = Mux(runtime, session, Limits())
@@ -72,7 +72,7 @@ class Line:
         if revision == "2026-07-28":
             params = {"name": "give", "arguments": {}, "_meta": MODERN}
         else:
-            session.opened(self.app.tables.by_name[revision], {}, {})
+            session.opened(self.app.tables.by_name[revision], Hello(self.app.tables.by_name[revision], b"{}"))
             params = {"name": "give", "arguments": {}}
         mux.receive_frame(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode(), sink)
         (frame,) = frames

@@ -11,6 +11,7 @@ cdef class Revision:
     def __init__(self, str name not None, *, bint modern, dict requests=None, bytes tail=b"}"):
         self.name = name
         self.token = b'"' + name.encode() + b'"'
+        self.version = name.encode()
         self.modern = modern
         self.structured = name >= "2025-06-18"
         self.requests = {} if requests is None else requests

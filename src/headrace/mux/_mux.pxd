@@ -39,6 +39,7 @@ cdef class Revision:
     # Prepared tables of one protocol revision of one server (or client).
     cdef readonly str name
     cdef readonly bytes token            # the name as a JSON string
+    cdef readonly bytes version          # the name as a header value
     cdef readonly bint modern
     cdef readonly bint structured        # results may hold structuredContent (2025-06-18 and later)
     cdef readonly dict requests          # method (bytes) -> Handler

@@ -25,6 +25,7 @@ from headrace.errors import (
     RpcError, ToolError, internal_error,
 )
 from headrace.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
+from headrace.limits import Limits
 from headrace.wire._outbuf import live_bytes
 
 from headrace.wire._cjson cimport (
@@ -79,6 +80,30 @@ include "_runtime.pxi"
 include "_batch.pxi"
 
 
+cdef struct Bounds:
+    Py_ssize_t in_flight, total, parked, pending
+    unsigned int depth
+    double patience
+
+
+cdef object last_limits = None       # whose bounds these are: a server makes all its muxes with the same
+cdef Bounds bounds
+
+
+cdef int read_bounds(object limits) except -1:
+    global last_limits
+    last_limits = None
+    bounds.in_flight = limits.max_in_flight
+    bounds.total = limits.max_in_flight_total
+    bounds.parked = limits.max_parked
+    bounds.pending = limits.max_pending
+    bounds.depth = limits.max_depth
+    bounds.patience = limits.max_input_time
+    if type(limits) is Limits:
+        last_limits = limits         # it cannot change
+    return 0
+
+
 cdef class Mux:
     """Both tables of one connection or session (ours pending, theirs in flight), and the dispatch.
 
@@ -95,11 +120,13 @@ cdef class Mux:
         self.inflight = {}
         self.pending = {}
         self.parked = {}
-        self.max_in_flight = limits.max_in_flight if scoped else limits.max_in_flight_total
-        self.max_parked = limits.max_parked
-        self.max_pending = limits.max_pending
-        self.max_depth = limits.max_depth
-        self.patience = limits.max_input_time
+        if limits is not last_limits:
+            read_bounds(limits)
+        self.max_in_flight = bounds.in_flight if scoped else bounds.total
+        self.max_parked = bounds.parked
+        self.max_pending = bounds.pending
+        self.max_depth = bounds.depth
+        self.patience = bounds.patience
         self.next_id = 1
         self.timer = None
         self.closed = False
@@ -559,12 +586,14 @@ cdef class Mux:
         self.parked.clear()
         self.parked_bytes = 0
         self.held = None
-        self.runtime.waiting.pop(self, None)
+        if self.runtime.waiting:
+            self.runtime.waiting.pop(self, None)
         while ex is not None:
             ex.cancel(reason)
             ex = ex.outer
-        for ex in list(self.inflight.values()):
-            ex.cancel(reason)
+        if self.inflight:
+            for ex in list(self.inflight.values()):
+                ex.cancel(reason)
         self.check_idle()
 
     def close(self, reason=None):
@@ -576,18 +605,21 @@ cdef class Mux:
         if self.closed:
             return
         self.closed = True
-        exc = reason if isinstance(reason, HeadraceError) else ConnectionClosed(reason or "the connection was closed")
-        self.close_reason = str(exc)
+        if not isinstance(reason, HeadraceError):
+            reason = reason or "the connection was closed"
+        self.close_reason = str(reason)
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
-        calls = list(self.pending.values())
-        self.pending.clear()
-        for call in calls:
-            call.reject(fresh(exc))
+        if self.pending:
+            exc = reason if isinstance(reason, HeadraceError) else ConnectionClosed(self.close_reason)
+            calls = list(self.pending.values())
+            self.pending.clear()
+            for call in calls:
+                call.reject(fresh(exc))
         self.cancel_all()
         try:
-            self.gate.lost(exc)
+            self.gate.lost(reason)
         except Exception as fault:
             self.runtime.fault("the gate failed at the end of its connection", fault)
 

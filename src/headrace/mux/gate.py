@@ -65,4 +65,4 @@ class Gate:
         """A progress callback of ours raised; the call goes on."""
 
     def lost(self, reason: Any) -> None:
-        """The connection of a scoped mux ended."""
+        """The connection of a scoped mux ended. ``reason`` is a text or an exception."""

@@ -25,7 +25,7 @@ from headrace.jsonrpc import (
     R2,
 )
 from headrace.mux import Gate, serve_batch
-from headrace.protocol.session import check_modern_meta, unsupported_version
+from headrace.protocol.session import Hello, check_modern_meta, unsupported_version
 
 if TYPE_CHECKING:
     from headrace.mux import Exchange, Mux, Revision
@@ -82,7 +82,7 @@ class Passing:
 
     detached = True
 
-    def opened(self, revision: Revision, client_info: dict[str, Any], capabilities: dict[str, Any]) -> None:
+    def opened(self, revision: Revision, hello: Hello) -> None:
         """Every later request says for itself what it is."""
 
 

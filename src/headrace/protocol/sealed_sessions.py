@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from headrace.errors import ConnectionClosed, RpcError
+from headrace.errors import RpcError
 from headrace.jsonrpc import INVALID_PARAMS
 from headrace.protocol.http_sessions import HttpSession, SessionStore
 from headrace.protocol.seal import SealError
+from headrace.protocol.session import Hello
 
 if TYPE_CHECKING:
     from headrace.mux import Revision
@@ -56,12 +57,12 @@ class SealedSession(HttpSession):
 
     def __init__(self, server: Any, store: SealedSessions) -> None:
         super().__init__(server, store)
-        self.id = None
         self.log_level = None
         self.expires = 0.0
 
-    def opened(self, revision: Revision, client_info: dict[str, Any], capabilities: dict[str, Any]) -> None:
+    def opened(self, revision: Revision, hello: Hello) -> None:
         """The handshake went well: the id is made. Raises the answer when it would become too long."""
+        client_info, capabilities = hello.client_info, hello.capabilities
         lifetime = self.server.limits.sealed_session_lifetime
         if len(client_info) > 2:  # name and version are what counts
             client_info = {key: client_info[key] for key in ("name", "version", "title") if key in client_info}
@@ -69,12 +70,19 @@ class SealedSession(HttpSession):
         contents = _encode(_Contents(self.expires, revision.name, capabilities, client_info))
         if len(contents) > MAX_ID // 4 * 3 - 80:
             raise RpcError(INVALID_PARAMS, "capabilities and clientInfo are too long for a sealed session id")
-        self.id = self.server.sealer.seal(_PURPOSE, contents, bind=_binding(self.principal), lifetime=lifetime)
+        self.named(self.server.sealer.seal(_PURPOSE, contents, bind=_binding(self.principal), lifetime=lifetime))
         self.restore(revision.name, client_info, capabilities)
+
+    def named(self, id: str) -> None:
+        """Sets the id."""
+        self.id = id
+        self.key = id.encode("ascii")
 
     def restore(self, version: str, client_info: dict[str, Any], capabilities: dict[str, Any]) -> None:
         """Takes up a session where its id left it."""
-        super().opened(self.tables.detached[version], client_info, capabilities)
+        revision = self.tables.detached[version]
+        said = _encode({"capabilities": capabilities, "clientInfo": client_info})
+        super().opened(revision, Hello(revision, said))
         self.ready = True
 
 
@@ -91,7 +99,6 @@ class SealedSessions(SessionStore):
         """A new session, which gets its id when the handshake goes well; it is not kept."""
         session = SealedSession(self.server, self)
         session.principal = principal
-        session.used = self.server.runtime.time()
         return session
 
     def find(self, id: bytes, principal: Any = None) -> HttpSession | None:
@@ -112,9 +119,8 @@ class SealedSessions(SessionStore):
         if contents.version not in self.server.tables.detached:
             return None  # sealed by another release
         session = SealedSession(self.server, self)
-        session.id = id.decode("ascii")
+        session.named(id.decode("ascii"))
         session.principal = principal
-        session.used = self.server.runtime.time()
         session.expires = contents.expires
         session.restore(contents.version, contents.client_info, contents.capabilities)
         self._make_room()
@@ -127,20 +133,18 @@ class SealedSessions(SessionStore):
 
     def _forget(self, session: HttpSession) -> None:
         """Takes a session out of the cache; what it is doing goes on."""
-        assert session.id is not None
-        self.by_id.pop(session.id.encode("ascii"), None)
+        self.by_id.pop(session.key, None)
         if not session.in_use and session.mux is not None:
-            session.mux.close(ConnectionClosed("not in use"))
+            session.mux.close("not in use")
 
     def end(self, session: HttpSession, reason: str = "the session ended") -> None:
         """Cancels what this process is doing for the session; its id stays good until it expires."""
         if session.ended:
             return
         session.ended = True
-        if session.id is not None:
-            self.by_id.pop(session.id.encode("ascii"), None)
+        self.by_id.pop(session.key, None)
         if session.mux is not None:
-            session.mux.close(ConnectionClosed(reason))
+            session.mux.close(reason)
 
     def sweep(self) -> None:
         """Forgets what has expired or was not used lately."""

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from headrace.protocol.tables import Tables
     from headrace.wire import Envelope
 
-__all__ = ("ServerSession", "check_modern_meta", "missing_meta", "unsupported_version")
+__all__ = ("Hello", "ServerSession", "check_modern_meta", "missing_meta", "unsupported_version")
 
 
-_NOTHING: dict[str, Any] = {}  # never changed, only replaced
+_NO_URIS: frozenset[str] = frozenset()
 
 
 def missing_meta(envelope: Envelope) -> RpcError | None:
@@ -68,6 +68,37 @@ def check_modern_meta(envelope: Envelope) -> str:
     return str(msgspec.json.decode(version))
 
 
+class Hello:
+    """What a client says of itself in ``initialize``: ``revision`` is what was agreed on, ``raw`` the params.
+
+    Clients of one kind say the same, so their sessions share one, and it is decoded only when it is asked for.
+    """
+
+    __slots__ = ("raw", "revision")
+
+    def __init__(self, revision: Revision, raw: bytes) -> None:
+        self.revision = revision
+        self.raw = raw
+
+    @property
+    def client_info(self) -> dict[str, Any]:
+        """``clientInfo``, the caller's own copy."""
+        return _decode_hello(self.raw).client_info
+
+    @property
+    def capabilities(self) -> dict[str, Any]:
+        """``capabilities``, the caller's own copy."""
+        return _decode_hello(self.raw).capabilities
+
+
+class _Said(msgspec.Struct, rename="camel"):
+    capabilities: dict[str, Any] = {}
+    client_info: dict[str, Any] = {}
+
+
+_decode_hello = msgspec.json.Decoder(_Said).decode
+
+
 class ServerSession(Gate):
     """State of one handshake (or of none yet) and the era decision of its connection.
 
@@ -84,8 +115,12 @@ class ServerSession(Gate):
     # Of the class while they are what they are for most: short sessions cost little to make.
     initialized = False
     ready = False
-    client_info: dict[str, Any] | None = None
-    client_capabilities: dict[str, Any] = _NOTHING
+    hello: Hello | None = None
+    """What the client said of itself."""
+    mux: Mux | None = None
+    sink: Sink | None = None
+    subscriptions: set[str] | frozenset[str] = _NO_URIS
+    """URIs of ``resources/subscribe``; the hub keeps them (SF-23)."""
     log_level: str | None = "info"
     id: str | None = None
     principal: Any = None
@@ -93,10 +128,16 @@ class ServerSession(Gate):
     def __init__(self, server: Any, tables: Tables) -> None:
         self.server = server
         self.tables = tables
-        self.mux: Mux | None = None
-        self.sink: Sink | None = None
-        self.subscriptions: set[str] = set()
-        """URIs of ``resources/subscribe``; the hub keeps them (SF-23)."""
+
+    @property
+    def client_info(self) -> dict[str, Any] | None:
+        """The ``clientInfo`` of the handshake; None before it. Decoded anew each time."""
+        return None if self.hello is None else self.hello.client_info
+
+    @property
+    def client_capabilities(self) -> dict[str, Any]:
+        """The ``capabilities`` of the handshake; empty before it. Decoded anew each time."""
+        return {} if self.hello is None else self.hello.capabilities
 
     def bind(self, mux: Mux) -> None:
         """Ties the session to its mux; the modern table makes the fast decision possible."""
@@ -130,11 +171,10 @@ class ServerSession(Gate):
         assert fault is not None
         raise fault
 
-    def opened(self, revision: Revision, client_info: dict[str, Any], capabilities: dict[str, Any]) -> None:
+    def opened(self, revision: Revision, hello: Hello) -> None:
         """The handshake went well: later messages without modern ``_meta`` belong to ``revision``."""
         self.initialized = True
-        self.client_info = client_info
-        self.client_capabilities = capabilities
+        self.hello = hello
         assert self.mux is not None
         self.mux.current = revision
         self.mux.null_ids = revision.name < R4

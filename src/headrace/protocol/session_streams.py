@@ -10,7 +10,7 @@ What is to be sent while no GET stream is open waits here, equal notifications o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -56,27 +56,28 @@ class StreamingSession(ServerSession):
     keeper: StreamKeeper | None = None
     """The streams that have names; made with the first."""
 
-    def __init__(self, server: Any, settings: StreamSettings) -> None:
-        super().__init__(server, server.tables)
-        self.ended = False
-        self.active = True
-        """Something arrived since the last sweep."""
-        self.streams: list[Any] = []
-        self._settings = settings
-        self._waiting: dict[tuple[bytes, bytes | None], None] = {}
+    ended = False
+    active = True
+    """Something arrived since the last sweep."""
+    settings: StreamSettings
+    """Set where a session is made."""
+    streams: Sequence[Any] = ()
+    """The open GET streams."""
+    waiting: dict[tuple[bytes, bytes | None], None] | None = None
+    """Notifications for the next GET stream, in order; None while there never was one."""
 
     # --- event ids ----------------------------------------------------------------------------------
 
     def make_keeper(self) -> StreamKeeper:
         """The ``keeper``, made now where there is none yet."""
         if self.keeper is None:
-            self.keeper = StreamKeeper(self, self._settings)
+            self.keeper = StreamKeeper(self, self.settings)
         return self.keeper
 
     @property
     def resumable(self) -> bool:
         """Whether streams of this session have event ids."""
-        return self._settings.make_store is not None
+        return self.settings.make_store is not None
 
     @property
     def events(self) -> EventStore | None:
@@ -124,7 +125,7 @@ class StreamingSession(ServerSession):
     def stream_opened(self, sink: Any) -> None:
         """A GET stream: it takes over what belongs to no request, older ones only stand by (HO-12)."""
         self.active = True
-        self.streams.append(sink)
+        self.streams = [*self.streams, sink]
         self.sink = sink
         if len(self.streams) > MAX_STREAMS:
             self.streams[0].end_stream()
@@ -132,17 +133,17 @@ class StreamingSession(ServerSession):
 
     def _flush(self) -> None:
         """Sends what waits, as far as there is a stream that takes it."""
-        while self._waiting and self.sink is not None and self.mux is not None:
-            note = next(iter(self._waiting))
+        while self.waiting and self.sink is not None and self.mux is not None:
+            note = next(iter(self.waiting))
             if not self.mux.notify(*note, self.sink):
                 return
-            self._waiting.pop(note, None)
+            self.waiting.pop(note, None)
 
     def stream_ended(self, sink: Any) -> None:
         """Called by the stream when it is over, whoever ended it."""
         self.active = True
         if sink in self.streams:
-            self.streams.remove(sink)
+            self.streams = [each for each in self.streams if each is not sink]
             if sink.stream is not None and self.keeper is not None:
                 self.keeper.stream_closed(sink.stream)
         self.sink = self.streams[-1] if self.streams else None
@@ -159,13 +160,15 @@ class StreamingSession(ServerSession):
     def announce(self, method: bytes, params: bytes | None = None) -> bool:
         """As ServerSession.announce; without an open stream it waits for one, if streams can be resumed."""
         self._flush()
-        if not self._waiting and super().announce(method, params):
+        if not self.waiting and super().announce(method, params):
             return True
         if not self.ready or self.ended or not self.resumable:
             return False
-        if (method, params) not in self._waiting and len(self._waiting) >= self.server.limits.max_waiting_notices:
+        if self.waiting is None:
+            self.waiting = {}
+        if (method, params) not in self.waiting and len(self.waiting) >= self.server.limits.max_waiting_notices:
             return False
-        self._waiting[method, params] = None
+        self.waiting[method, params] = None
         return True
 
     def request(
@@ -177,8 +180,8 @@ class StreamingSession(ServerSession):
 
     def close_streams(self) -> None:
         """The session has ended: streams end whole, what was kept is dropped (HO-32)."""
-        self._waiting.clear()
-        for sink in list(self.streams):
+        self.waiting = None
+        for sink in self.streams:
             sink.end_stream()
         keeper, self.keeper = self.keeper, None
         if keeper is None:

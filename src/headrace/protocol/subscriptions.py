@@ -351,14 +351,17 @@ class Hub:
             raise RpcError(INVALID_PARAMS, f"too many subscriptions: at most {most} of one session")
         if not self._room_for(uri):
             raise RpcError(INTERNAL_ERROR, "too many resources are followed on this server", http_status=503)
+        if isinstance(session.subscriptions, frozenset):
+            session.subscriptions = set()  # most sessions never have one
         session.subscriptions.add(uri)
         self._watch(uri, self._receiver(session))
 
     def unsubscribe(self, session: ServerSession, uri: str) -> None:
         """``resources/unsubscribe``; unknown ones are no error."""
-        session.subscriptions.discard(uri)
         receiver = self._receivers.get(session)
         if receiver is not None:
+            if not isinstance(session.subscriptions, frozenset):
+                session.subscriptions.discard(uri)
             receiver.due.pop(("uri", uri), None)
             self._unwatch_uri(uri, receiver)
 
@@ -369,7 +372,7 @@ class Hub:
             receiver.due.clear()
             for uri in session.subscriptions:
                 self._unwatch_uri(uri, receiver)
-        session.subscriptions.clear()
+            session.subscriptions = frozenset()
 
     def _room_for(self, uri: str) -> bool:
         return self._followed + uri_bytes(uri) + _ENTRY <= self.server.limits.max_subscription_bytes

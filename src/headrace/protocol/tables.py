@@ -25,6 +25,7 @@ from headrace.jsonrpc import (
     SERVER_INFO,
 )
 from headrace.mux import Exchange, FunctionHandler, Handler, Revision
+from headrace.protocol.session import Hello
 
 if TYPE_CHECKING:
     from headrace.protocol.session import ServerSession
@@ -35,6 +36,9 @@ SERVED_HANDSHAKES = (R4, R3, R2, R1)
 """Handshake revisions that ``initialize`` can agree on, newest first."""
 
 _NEED_A_SESSION = frozenset({b"logging/setLevel", b"resources/subscribe", b"resources/unsubscribe"})
+
+_HELLOS = 256  # kinds of clients that are remembered
+_SHORT = 1024  # bytes of what they say; longer params are not remembered
 
 _encode = msgspec.json.Encoder().encode
 
@@ -119,6 +123,7 @@ class Tables:
         self.detached = {name: Revision(name, modern=False) for name in SERVED_HANDSHAKES}
         """The same where nothing is kept between two requests of a client (HO-35)."""
         self._welcomes: dict[tuple[str, bool], bytes] = {}
+        self._hellos: dict[bytes, Hello] = {}
         self.render()
         self.handshake = Revision(
             LATEST_HANDSHAKE,
@@ -156,15 +161,27 @@ class Tables:
         return b"{}"
 
     def _initialize(self, exchange: Exchange) -> bytes:
+        raw = exchange.params or b"{}"
+        hello = self._hellos.get(raw) or self._read_hello(raw)
+        session: ServerSession = exchange.mux.gate.begin(exchange)
+        revision = hello.revision
+        session.opened(revision, hello)
+        return self._welcomes.get((revision.name, session.detached)) or self._welcome(revision.name, session.detached)
+
+    def _read_hello(self, raw: bytes) -> Hello:
+        """Checks the params of ``initialize`` and agrees on a revision; the usual ones are remembered."""
         try:
-            params = _decode_initialize(exchange.params or b"{}")
+            params = _decode_initialize(raw)
         except msgspec.ValidationError as exc:
             # VN-09: without a usable protocolVersion there is nothing to agree on.
             raise RpcError(INVALID_PARAMS, f"initialize: {exc}", {"supported": list(SERVED_HANDSHAKES)}) from None
         revision = self.by_name.get(params.protocol_version) or self.by_name[SERVED_HANDSHAKES[0]]
-        session: ServerSession = exchange.mux.gate.begin(exchange)
-        session.opened(revision, params.client_info, params.capabilities)
-        return self._welcomes.get((revision.name, session.detached)) or self._welcome(revision.name, session.detached)
+        hello = Hello(revision, raw)
+        if len(raw) <= _SHORT:
+            if len(self._hellos) >= _HELLOS:
+                self._hellos.clear()
+            self._hellos[raw] = hello
+        return hello
 
     def _welcome(self, name: str, detached: bool) -> bytes:
         """The result of ``initialize``; the same for every client of a revision."""

@@ -75,13 +75,16 @@ cdef class RequestLink(Connection):
         cdef bytes kept
         cdef str origin = None
         cdef int found
+        cdef bint same = self.remembered and not h.flags & HR_F_ABSOLUTE
         self.remembered = False
         self.guest = None
         if h.flags & HR_F_ABSOLUTE:
             # The authority of an absolute target replaces Host (RFC 9112 3.2.2).
             host, slash, target = target.partition(b"://")[2].partition(b"/")
             target = slash + target
-        kept = ep.host_ok(host)
+        kept = self.host if same and host == self.host else ep.host_ok(host)
+        if kept is not self.host:
+            same = False
         if kept is None:
             return self.refuse(421, "this Host is not served here; the setting allowed_hosts says which are")
         self.host = kept
@@ -104,6 +107,7 @@ cdef class RequestLink(Connection):
         if h.method == HR_M_GET:
             return self.open_stream()
         if h.method == HR_M_DELETE:
+            self.remembered = same       # of posts
             return self.end_session()
         if h.method == HR_M_OPTIONS and self.extra is not None:
             return self.preflight(origin)
@@ -247,7 +251,13 @@ cdef class RequestLink(Connection):
         if session is None:
             return 0
         self.endpoint.sessions.end(session, "the client ended the session")
-        put_response_head(self.queue(), 204, self.endpoint.date + (self.extra or b""), -1, False, not self.persist)
+        if self.extra is None and self.persist:
+            self.queue().put(b"HTTP/1.1 204 No Content\r\n", 25)
+            self.queue().put_bytes(self.endpoint.date)
+            self.queue().put(b"\r\n", 2)
+        else:
+            put_response_head(
+                self.queue(), 204, self.endpoint.date + (self.extra or b""), -1, False, not self.persist)
         return self.answered_head()
 
     # --- HTTP+SSE of 2024-11-05 ---------------------------------------------------------------------

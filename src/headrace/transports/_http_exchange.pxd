@@ -33,6 +33,7 @@ cdef class HttpExchange(Sink):
 
     cdef int reset(self, Connection link, int accept) except -1
     cdef int put_head(self, Outbuf out, int status) except -1
+    cdef int put_session(self, Outbuf out) except -1
     cdef int commit(self) except -1
     cdef int open_event(self, Outbuf out) except -1
     cdef int close_event(self, Outbuf out) except -1

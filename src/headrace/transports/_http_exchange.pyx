@@ -208,13 +208,18 @@ cdef class HttpExchange(Sink):
         if self.extra is not None:
             out.put_bytes(self.extra)
         if self.begun is not None:
-            out.put_bytes(b"Mcp-Session-Id: " + self.begun.id.encode("ascii") + b"\r\n")
+            self.put_session(out)
         if status == 503:
             out.put_bytes(RETRY_FIELD)
         if not keep:
             out.put_bytes(CLOSE_FIELD)
         out.put_bytes(JSON_TYPE)
         return out.put_bytes(LENGTH_FIELD)
+
+    cdef int put_session(self, Outbuf out) except -1:
+        out.put(b"Mcp-Session-Id: ", 16)
+        out.put_bytes(<bytes?>self.begun.key)
+        return out.put(b"\r\n", 2)
 
     cdef int status_for(self, Exchange ex, int code, int status) except -1:
         """The HTTP status of an error (table 1.3, JR-37)."""
@@ -324,7 +329,7 @@ cdef class HttpExchange(Sink):
         if self.extra is not None:
             out.put_bytes(self.extra)
         if self.begun is not None:
-            out.put_bytes(b"Mcp-Session-Id: " + self.begun.id.encode("ascii") + b"\r\n")
+            self.put_session(out)
             self.begun = None
         if not self.old:
             out.put(b"Transfer-Encoding: chunked\r\n", 28)
