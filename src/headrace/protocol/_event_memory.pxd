@@ -11,7 +11,9 @@ cdef class EventPool:
     cdef Py_ssize_t max_bytes            # of all sessions
     cdef Py_ssize_t session_bytes, session_events
     cdef double age
+    cdef bint system_clock               # `now` is time.monotonic
 
+    cdef double moment(self) except? -1
     cdef int added(self, Event event) except -1
     cdef int removed(self, Event event) except -1
     cdef int drop_oldest(self) except -1

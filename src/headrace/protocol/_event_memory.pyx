@@ -13,6 +13,28 @@ from libc.string cimport memcpy
 
 cimport cython
 
+cdef extern from *:
+    """
+    #include <time.h>
+    #ifndef _WIN32
+    #define HR_CLOCK 1
+    static double hr_clock(void)
+    {
+        struct timespec t;
+        clock_gettime(CLOCK_MONOTONIC, &t);
+        return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    }
+    #else
+    #define HR_CLOCK 0
+    static double hr_clock(void) { return 0; }
+    #endif
+    """
+    const int HR_CLOCK
+    double hr_clock() noexcept
+
+cdef extern from "Python.h":
+    const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *n) except NULL
+
 from headrace.protocol.event_store import EventStore, Replay
 
 __all__ = ("EventPool", "MemoryEventStore")
@@ -56,6 +78,21 @@ cdef class Record:
     """One stream: the last number it got, and the events kept."""
 
 
+cdef bytes prefix_of(str tag, str stream):
+    """``TAG.STREAM.``"""
+    cdef Py_ssize_t n = 0
+    cdef Py_ssize_t m = 0
+    cdef const char *p = PyUnicode_AsUTF8AndSize(tag, &n)
+    cdef const char *q = PyUnicode_AsUTF8AndSize(stream, &m)
+    cdef bytes made = PyBytes_FromStringAndSize(NULL, n + m + 2)
+    cdef char *out = PyBytes_AS_STRING(made)
+    memcpy(out, p, n)
+    out[n] = c'.'
+    memcpy(out + n + 1, q, m)
+    out[n + m + 1] = c'.'
+    return made
+
+
 cdef bytes id_of(bytes prefix, long long number):
     """prefix and number in decimal."""
     cdef char digits[24]
@@ -85,6 +122,7 @@ cdef class EventPool:
     def __init__(self, limits, now=time.monotonic):
         self.limits = limits
         self.now = now
+        self.system_clock = HR_CLOCK and now is time.monotonic
         self.max_bytes = limits.max_resume_total_bytes
         self.session_bytes = limits.max_resume_bytes
         self.session_events = limits.max_resume_events
@@ -101,7 +139,11 @@ cdef class EventPool:
 
     def sweep(self):
         """Drops what is older than ``limits.resume_age``; to be called now and then."""
-        self.clean(self.now())
+        self.clean(self.moment())
+
+    cdef double moment(self) except? -1:
+        """The clock of the system is read without Python: it is asked for every event."""
+        return hr_clock() if self.system_clock else <double>self.now()
 
     cdef int clean(self, double now) except -1:
         cdef Event event
@@ -171,7 +213,7 @@ cdef class MemoryEventStore:
             record = Record.__new__(Record)
             record.store = self
             record.name = stream
-            record.prefix = f"{self.tag}.{stream}.".encode("ascii")
+            record.prefix = prefix_of(self.tag, stream)
             self.records[stream] = record
         record.ended = False
         self.last += 1
@@ -181,7 +223,7 @@ cdef class MemoryEventStore:
         event.number = number
         event.data = data
         event.size = PyBytes_GET_SIZE(data) + OVERHEAD
-        event.at = pool.now()
+        event.at = pool.moment()
         record.kept += 1
         self.order.push(event)
         self.size += event.size
