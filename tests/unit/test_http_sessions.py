@@ -1,11 +1,13 @@
 """The session store without any socket: ids, bounds, idle end, streams (HO-30..HO-33, B44, B47)."""
 
+import os
+
 import pytest
 
 from headrace.errors import ConnectionClosed, RpcError
 from headrace.limits import Limits
-from headrace.mux import FrameSink, Runtime
-from headrace.protocol.http_sessions import SessionStore
+from headrace.mux import FrameSink, Revision, Runtime
+from headrace.protocol.http_sessions import SessionStore, new_key
 from headrace.protocol.session import Hello
 from headrace.protocol.session_streams import MAX_STREAMS
 from headrace.protocol.tables import Features, Tables
@@ -139,3 +141,32 @@ def test_close_ends_all():
     sessions = [store.begin() for _ in range(5)]
     store.close()
     assert all(s.ended for s in sessions) and len(store) == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_se05_a_child_process_gives_ids_of_its_own():
+    """Ids come from random bytes that were read in one go: a fork must not give those of its parent again."""
+    new_key()
+    end, begin = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(begin, b"".join(new_key() for _ in range(40)))
+        os._exit(0)
+    os.close(begin)
+    with os.fdopen(end, "rb") as pipe:
+        text = pipe.read()
+    assert os.waitpid(child, 0)[1] == 0
+    theirs = {text[at : at + 48] for at in range(0, len(text), 48)}
+    ours = {new_key() for _ in range(80)}
+    assert len(theirs) == 40 and len(ours) == 80 and not theirs & ours
+    assert all(len(key) == 48 and bytes.fromhex(key.decode()) for key in theirs | ours)
+
+
+def test_clients_that_say_the_same_share_nothing_that_can_change():
+    """The params of `initialize` are remembered by their bytes; what a handler does to its copy stays there."""
+    revision = Revision("2025-11-25", modern=False)
+    hello = Hello(revision, b'{"capabilities":{"roots":{}},"clientInfo":{"name":"one","version":"1"}}')
+    hello.capabilities["sampling"] = {}
+    hello.client_info["name"] = "two"
+    assert hello.capabilities == {"roots": {}} and hello.client_info == {"name": "one", "version": "1"}
+    assert Hello(revision, b"{}").capabilities == {} and Hello(revision, b"{}").client_info == {}

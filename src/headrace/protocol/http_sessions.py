@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from headrace.protocol.event_store import EventStore
     from headrace.protocol.session import Hello
 
-__all__ = ("HttpSession", "SessionStore")
+__all__ = ("HttpSession", "SessionStore", "new_key")
 
 
 _BATCH = 32  # ids of one read of random bytes
