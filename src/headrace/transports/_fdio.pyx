@@ -4,14 +4,12 @@
 Strategy: an asyncio-like transport that does its own read and write calls and uses the event loop for one
 thing only, to be told that something is ready. It watches one descriptor of its own, the gate (see
 ``csrc/hr_fd.h``), so the loop never touches a description that is shared with other processes, and asyncio and
-uvloop behave alike. Input whose description is ours alone is watched by the loop itself, which costs the
-kernel a little less for each message. How a descriptor is read and
-written without blocking is ``_rawfd``'s business; nothing ever sets O_NONBLOCK on a shared description.
+uvloop behave alike. Input whose description is ours alone is watched by the loop itself, which is cheaper. How to
+read and write without blocking is ``_rawfd``'s business; it never sets O_NONBLOCK on a shared description.
 
 Output goes to the kernel at once; what it does not take is queued. Where a small message was answered in the
 call stack of ``data_received``, the next one is often there in less time than it takes to fall asleep and be
-woken: it is waited for awake for that long, at most `TURN` times before the loop gets its turn (see
-``RawReader.soon``).
+woken: it is waited for awake for that long, at most `TURN` times in a turn of the loop (``RawReader.soon``).
 
 The end comes in one of these ways, each giving exactly one ``connection_lost``:
 
