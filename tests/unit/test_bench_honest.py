@@ -13,6 +13,7 @@ from headrace.bench._http_load import fault_of
 from headrace.bench._tally import Tally
 from headrace.bench.operations import prepare, tool_entry
 from headrace.bench.plan import HttpTarget, Operation, Step
+from headrace.bench.run import Stop
 from headrace.bench.run import run as run_bench
 
 TEXT = b'{"resultType":"complete","content":[{"type":"text","text":"hello \\"y\\" \\\\"}],"structuredContent":{"size":-4.5}}'
@@ -213,3 +214,14 @@ def test_values_beyond_reason_are_one_plain_line(option, value):
     done = _bench("http://127.0.0.1:1/mcp", "--tool", "echo", option, value)
     assert done.returncode == 2 and done.stdout == ""
     assert done.stderr.count("\n") == 1 and option in done.stderr and value in done.stderr
+
+
+def test_calls_without_an_answer_are_told_when_a_run_is_ended(run):
+    async def body():
+        stop = Stop()
+        asyncio.get_running_loop().call_later(0.6, stop.request)
+        asyncio.get_running_loop().call_later(0.7, stop.request)
+        report = await run_bench(plan(fake("time.sleep(60)"), in_flight=3, duration_s=30.0), stop=stop)
+        assert (report.totals.completed, report.totals.unanswered) == (0, 3)
+
+    run(body)

@@ -130,6 +130,8 @@ class Totals(msgspec.Struct, kw_only=True):
     """Of the failed: before the measured time, while connecting or in the warm-up."""
     strays: int = 0
     """Of the failed: what belongs to no call, such as second answers, or text between the messages."""
+    unanswered: int = 0
+    """Operations that were under way when the run was ended by hand; neither right nor failed."""
     unsent: int = 0
     """Operations of an open loop whose turn came and which were never sent, as the run ended before."""
 

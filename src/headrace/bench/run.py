@@ -321,6 +321,7 @@ class _Run:
                 notes=tally.notes,
                 early=tally.early,
                 strays=tally.strays,
+                unanswered=sum(frame.in_flight for frame in frames),
                 unsent=tally.unsent,
             ),
             latency=latency_of(tally.latency(), corrected=corrected),

@@ -312,7 +312,7 @@ class _Bench:
         except BadOperation as exc:
             raise Failure(str(exc)) from exc
         except LoadProcessFailed as exc:
-            raise Failure(f"a load process failed: {exc}") from exc
+            raise Failure(str(exc)) from exc
         except asyncio.CancelledError:
             raise Failure("ended by a signal") from None
         finally:

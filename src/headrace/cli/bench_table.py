@@ -94,6 +94,7 @@ def show_report(report: Report, file: IO[str]) -> None:
     )
     besides = (
         (totals.reconnects, "reconnects"), (totals.notes, "notifications"), (totals.unsent, "never sent"),
+        (totals.unanswered, "without an answer when the run was ended"),
         (totals.early, "of the failed before the measured time"), (totals.strays, "of the failed belong to no call"),
     )  # fmt: skip
     extra = [f"{units.count(number)} {word}" for number, word in besides if number]
