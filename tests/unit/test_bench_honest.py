@@ -1,20 +1,24 @@
 """A fast wrong server never looks good: what counts as right, and sums that say what they are (issue 4, part A)."""
 
 import asyncio
+import io
 import json
 
 import msgspec
 import pytest
 from bench_http_support import Server, answer, drive, http, kinds, operation, plan_for, step
+from bench_samples import sample
 from test_bench_run import fake, plan
 from test_cli import HEADRACE, headrace
 
 from headrace.bench._http_load import fault_of
 from headrace.bench._tally import Tally
+from headrace.bench.html import page
 from headrace.bench.operations import prepare, tool_entry
 from headrace.bench.plan import HttpTarget, Operation, Step
 from headrace.bench.run import Stop
 from headrace.bench.run import run as run_bench
+from headrace.cli.bench_table import show_report
 
 TEXT = b'{"resultType":"complete","content":[{"type":"text","text":"hello \\"y\\" \\\\"}],"structuredContent":{"size":-4.5}}'
 
@@ -225,3 +229,26 @@ def test_calls_without_an_answer_are_told_when_a_run_is_ended(run):
         assert (report.totals.completed, report.totals.unanswered) == (0, 3)
 
     run(body)
+
+
+def test_a_hostile_server_does_not_rearrange_the_page():
+    name = "e</script><img src=x onerror=alert(1)>\u202e\"'\x00"
+    report = sample(names=(name, "b"), errors=[("rpc_error", 1, name)])
+    report.target.name = name
+    text = page(report)
+    assert "<script" not in text and "<img" not in text and "&lt;img src=x" in text
+    assert not {c for c in text if c in "\x00\u202e"} and "\ufffd" in text
+
+
+def test_a_run_that_ended_early_is_said():
+    report = sample(seconds=4)
+    report.load.duration_s = 60.0
+    report.totals.reconnects = 1
+    out = io.StringIO()
+    show_report(report, out)
+    assert "The run ended early: after 4 s of 1 min" in out.getvalue()
+    assert "1 reconnect\n" in out.getvalue() or "1 reconnect," in out.getvalue()
+    report.load.duration_s = 4.0
+    out = io.StringIO()
+    show_report(report, out)
+    assert "ended early" not in out.getvalue()

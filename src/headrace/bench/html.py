@@ -6,6 +6,7 @@ strange server, is escaped.
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
@@ -33,7 +34,7 @@ def page(report: Report, before: Report | None = None, names: tuple[str, str] = 
         _errors(report),
         page_parts.configuration(report),
     ]
-    return (
+    text = (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
@@ -42,6 +43,11 @@ def page(report: Report, before: Report | None = None, names: tuple[str, str] = 
         f"<footer>Made by headrace bench {escape(report.machine.headrace)}. The same figures as data: "
         "headrace bench --json FILE.</footer></main></body></html>\n"
     )
+    return _UNSEEN.sub("\ufffd", text)
+
+
+_UNSEEN = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""What changes the order of text or is not seen: names and samples of a server must not rearrange a page."""
 
 
 def _header(report: Report) -> str:

@@ -21,6 +21,8 @@ __all__ = ("Live", "show_comparison", "show_report")
 _PHASES = {"connecting": "connecting", "warmup": "warm-up", "running": "", "draining": "last answers"}
 _BARS = 24
 _ROWS = 10
+_WHOLE = 0.9
+"""Part of the time asked for that a run lasts which did not end early."""
 _BEHIND = 0.01
 """Part of the calls that an open loop may leave unsent at its end until that is worth a warning."""
 
@@ -97,7 +99,11 @@ def show_report(report: Report, file: IO[str]) -> None:
         (totals.unanswered, "without an answer when the run was ended"),
         (totals.early, "of the failed before the measured time"), (totals.strays, "of the failed belong to no call"),
     )  # fmt: skip
-    extra = [f"{units.count(number)} {word}" for number, word in besides if number]
+    extra = [
+        f"{units.count(number)} {word.removesuffix('s') if number == 1 and ' ' not in word else word}"
+        for number, word in besides
+        if number
+    ]
     if extra:
         lines.append(f"  {'besides':<12}{', '.join(extra)}")
     if report.server is not None:
@@ -122,6 +128,11 @@ def show_report(report: Report, file: IO[str]) -> None:
         lines += ["", *_errors(report, file)]
     if generator.limit:
         lines += ["", "  " + style(f"The generator was the limit: {harmless(generator.says)}", fg="yellow")]
+    load = report.load
+    short = load.duration_s is not None and totals.seconds < _WHOLE * load.duration_s
+    if short and (load.requests is None or totals.completed < load.requests):
+        text = f"The run ended early: after {units.duration(totals.seconds)} of {units.duration(load.duration_s or 0)}"
+        lines += ["", "  " + style(text, fg="yellow")]
     if report.load.rate is not None and totals.unsent > totals.completed * _BEHIND:
         text = (
             f"The server was too slow for {units.per_second(report.load.rate)} calls a second: "
