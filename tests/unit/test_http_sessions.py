@@ -144,7 +144,7 @@ def test_close_ends_all():
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_se05_a_child_process_gives_ids_of_its_own():
+def test_ho30_a_child_process_gives_ids_of_its_own():
     """Ids come from random bytes that were read in one go: a fork must not give those of its parent again."""
     new_key()
     end, begin = os.pipe()

@@ -32,7 +32,7 @@ _keys: list[bytes] = []
 
 
 def new_key() -> bytes:
-    """A session id of 192 random bits in hexadecimal (HO-30, SE-05)."""
+    """A session id of 192 random bits in hexadecimal (HO-30)."""
     if not _keys:
         text = os.urandom(24 * _BATCH).hex().encode("ascii")
         _keys.extend(text[at : at + 48] for at in range(0, len(text), 48))
