@@ -102,19 +102,19 @@ def comparison(run: Run) -> str:
 
 
 def pythons(run: Run) -> str:
-    """The small rows by Python, and which is the fastest."""
+    """The small rows by Python, and which is the cheapest on each wire: one need not be it on both."""
     http, lines = table_of(run, "pythons-http"), table_of(run, "pythons-stdio")
     if http is None or lines is None:
         return "Not measured in this run.\n"
     on_lines = {row["name"]: row for row in lines["rows"]}
     out = ["| | HTTP, us a call | stdio, us a call |", "|---|---:|---:|"]
-    both = []
     for row in http["rows"]:
         other = on_lines.get(row["name"])
         out.append(f"| {row['name']} | {number(row['cpu_us'])} | {number(other['cpu_us']) if other else ''} |")
-        if other:
-            both.append((row["cpu_us"] / http["rows"][0]["cpu_us"] * other["cpu_us"] / lines["rows"][0]["cpu_us"], row["name"]))
-    return "\n".join(out) + (f"\n\n{min(both)[1]} was the fastest of them.\n" if both else "\n")
+    cheapest = [min(table["rows"], key=lambda row: row["cpu_us"])["name"] for table in (http, lines)]
+    if cheapest[0] == cheapest[1]:
+        return "\n".join(out) + f"\n\n{cheapest[0]} was the cheapest on both.\n"
+    return "\n".join(out) + f"\n\nCheapest over HTTP: {cheapest[0]}; over stdio: {cheapest[1]}.\n"
 
 
 BLOCKS: dict[str, Callable[[Run], str]] = {
