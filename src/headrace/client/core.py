@@ -35,11 +35,9 @@ from headrace.jsonrpc import HEADER_MISMATCH, METHOD_NOT_FOUND, R4
 if TYPE_CHECKING:
     from headrace.client.cache import ResultCache, SharedCache
     from headrace.client.channels import Channel
-    from headrace.client.headers import ToolHeaders
     from headrace.client.heartbeat import Heartbeat
     from headrace.client.inputs import Inputs
     from headrace.client.middleware import ClientMiddleware
-    from headrace.client.recovery import Recovery
     from headrace.limits import Limits
     from headrace.mux import PendingCall
     from headrace.types import Implementation
@@ -265,7 +263,8 @@ class Core(ToolCaller, ABC):
 
         A result that asks for client input is answered here, in as many rounds as it takes, and one that is
         a task is followed to its end, unless ``follow`` is false: then its handle is the value. ``asked`` is
-        such a result that has come already; without ``again`` a failure that could be cured was cured before. Middleware is around all of it.
+        such a result that has come already; without ``again`` a failure that could be cured was cured before.
+        Middleware is around all of it.
         """
         extend = self._extend if extend is None else extend
         if latest is None:
