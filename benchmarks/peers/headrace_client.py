@@ -1,7 +1,8 @@
 """One round of the client: `headrace_client.py JSON`, prints its numbers as one line of JSON.
 
 The calls are made as an application makes them: `in_flight` tasks, each of which awaits one `call_tool` after
-the other. JSON: {"url" or "command", "revision", "in_flight", "connections", "seconds", "server_pid", "way"}.
+the other, started before the measured time. JSON: {"url" or "command", "revision", "in_flight", "connections",
+"seconds", "server_pid"}.
 """
 
 import asyncio
@@ -29,37 +30,29 @@ def child():
     return int(Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()[0])
 
 
-async def tasks(client, in_flight, stop):
-    """Calls in `in_flight` tasks until the clock says `stop`; how many were made."""
-    made = 0
+class Load:
+    """`in_flight` tasks, each of which awaits one call after the other until `over`."""
 
-    async def work():
-        nonlocal made
-        while time.perf_counter() < stop:
-            result = await client.call_tool("echo", {"text": TEXT, "n": 5})
+    def __init__(self, client, in_flight):
+        self.client = client
+        self.made = 0
+        self.over = False
+        self.tasks = [asyncio.ensure_future(self.work()) for _ in range(in_flight)]
+
+    async def work(self):
+        call_tool = self.client.call_tool
+        while not self.over:
+            result = await call_tool("echo", {"text": TEXT, "n": 5})
             if result.text != TEXT:
                 raise SystemExit(f"a wrong answer: {result}")
-            made += 1
-
-    if in_flight == 1:
-        await work()
-    else:
-        await asyncio.gather(*[work() for _ in range(in_flight)])
-    return made
+            self.made += 1
 
 
-async def gathers(client, in_flight, stop):
-    """The same with a task for each call: `gather` of `in_flight` calls again and again."""
-    made = 0
-    while time.perf_counter() < stop:
-        results = await asyncio.gather(
-            *[client.call_tool("echo", {"text": TEXT, "n": 5}) for _ in range(in_flight)]
-        )
-        for result in results:
-            if result.text != TEXT:
-                raise SystemExit(f"a wrong answer: {result}")
-        made += in_flight
-    return made
+async def passes(load, seconds):
+    """Waits so long, or until a task of the load fails."""
+    done, _ = await asyncio.wait(load.tasks, timeout=seconds, return_when=asyncio.FIRST_EXCEPTION)
+    for task in done:
+        task.result()
 
 
 async def main(job):
@@ -67,9 +60,8 @@ async def main(job):
     target = {"target": job["url"]} if "url" in job else {"target": job["command"], "inherit_env": True}
     async with connect(**target, revision=job["revision"], limits=limits) as client:
         pid = job.get("server_pid") or child()
-        load = gathers if job.get("way") == "gather" else tasks
-        in_flight = job["in_flight"]
-        await load(client, in_flight, time.perf_counter() + min(0.5, job["seconds"]))
+        load = Load(client, job["in_flight"])
+        await passes(load, min(1.0, job["seconds"]))
         pauses = []
         began = 0.0
 
@@ -81,13 +73,17 @@ async def main(job):
                 pauses.append(time.perf_counter() - began)
 
         gc.callbacks.append(collected)
-        cpu, server, start = time.process_time(), cpu_of(pid), time.perf_counter()
-        made = await load(client, in_flight, start + job["seconds"])
+        made, cpu, server, start = load.made, time.process_time(), cpu_of(pid), time.perf_counter()
+        await passes(load, job["seconds"])
         wall, server, cpu = time.perf_counter() - start, cpu_of(pid) - server, time.process_time() - cpu
+        made = load.made - made
         gc.callbacks.clear()
+        load.over = True
+        await asyncio.gather(*load.tasks)
     print(json.dumps({
         "calls": made, "per_second": made / wall, "client_cpu_us": cpu / made * 1e6,
-        "server_cpu_us": server / made * 1e6, "gc_us": sum(pauses) / made * 1e6, "gc_longest_ms": max(pauses, default=0) * 1e3,
+        "server_cpu_us": server / made * 1e6, "client_over_server": cpu / server,
+        "gc_us": sum(pauses) / made * 1e6, "gc_longest_ms": max(pauses, default=0) * 1e3,
     }))  # fmt: skip
 
 
