@@ -82,7 +82,7 @@ class HttpSession(StreamingSession):
 def _clock(runtime: Any) -> Callable[[], float]:
     """The clock of events: that of the system where the runtime has a real event loop's."""
     owner = getattr(runtime.time, "__self__", None)
-    return time.monotonic if isinstance(owner, asyncio.AbstractEventLoop) else runtime.time  # type: ignore[no-any-return]
+    return time.monotonic if isinstance(owner, asyncio.AbstractEventLoop) else runtime.time
 
 
 class SessionStore:
