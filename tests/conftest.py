@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -18,7 +19,17 @@ except ImportError:
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+HERE = Path(__file__).resolve().parent
 CAP = 30.0  # seconds one test may spend on its loop
+
+# Files that keep a worker busy for long go first, the longest in front, so that all workers end at about the same time.
+LONG = (
+    "interop/test_conformance.py", "unit/test_cli.py", "interop/test_first_generation.py", "test_instructions.py",
+    "interop/test_python_sdk_server.py", "leak/test_leaks.py", "unit/test_stdio_fds.py", "unit/test_http_server.py",
+    "interop/test_python_sdk_client.py", "unit/test_short_sessions.py", "interop/test_fastmcp.py",
+    "unit/test_cli_features.py", "field/", "interop/", "unit/test_bench_page.py", "unit/test_bench_run.py",
+    "test_readme.py", "unit/test_client.py", "unit/test_http_resume.py", "unit/test_http", "unit/test_sealed_sessions.py",
+)  # fmt: skip
 
 
 @pytest.fixture(params=["asyncio", "uvloop"])
@@ -58,6 +69,14 @@ def servers_are_strangers():
     eras = sys.modules.get("headrace.client.eras")
     if eras is not None:
         eras.clear()
+
+
+def pytest_collection_modifyitems(items):
+    def rank(item):
+        path = item.path.relative_to(HERE).as_posix()
+        return next((n for n, name in enumerate(LONG) if path.startswith(name)), len(LONG))
+
+    items.sort(key=rank)
 
 
 def pytest_sessionstart(session):
