@@ -4,7 +4,9 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PY := $(BIN)/python
 # A test that fails on a crowded machine gets a second chance, and the summary says so (R).
-PYTEST := $(PY) -m pytest -q -p no:cacheprovider -n 4 --dist loadfile --reruns 2 -rR
+PYTEST := $(PY) -m pytest -q -p no:cacheprovider -n 4 --dist loadfile --no-loadscope-reorder --reruns 2 -rR
+# Put in front of what may wait for the tests.
+NICE ?=
 DEBUG_LIB := build/debug/lib
 ASAN_LIB := build/asan/lib
 
@@ -12,7 +14,7 @@ ASAN_LIB := build/asan/lib
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help bench-peers bench-pythons guard-record system build demo test conformance test-c test-release test-debug test-dist test-pythons lint bench debug asan peers clean dist
+.PHONY: help bench-peers bench-pythons guard-record system build demo test bytecode conformance test-c test-release test-debug test-dist test-pythons lint bench debug asan peers clean dist
 
 help:
 	@echo "make demo    set up, host the demo tool server over HTTP, call it, print a throughput line"
@@ -56,20 +58,23 @@ demo: build
 
 debug: $(VENV)/.ready
 	@echo "compiling the debug build into $(DEBUG_LIB)"
-	@HEADRACE_BUILD=debug $(PY) setup.py -q build_py --build-lib $(DEBUG_LIB) build_ext --build-lib $(DEBUG_LIB) --build-temp build/debug/tmp --parallel 2
+	@HEADRACE_BUILD=debug $(NICE) $(PY) setup.py -q build_py --build-lib $(DEBUG_LIB) build_ext --build-lib $(DEBUG_LIB) --build-temp build/debug/tmp --parallel 2
 
 asan: $(VENV)/.ready-test
 	@HEADRACE_BUILD=asan $(PY) setup.py -q build_py --build-lib $(ASAN_LIB) build_ext --build-lib $(ASAN_LIB) --build-temp build/asan/tmp --parallel 2
 	LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc \
 		PYTHONPATH=$(ASAN_LIB) $(PYTEST) --timeout 300 tests/unit/test_lines.py tests/unit/test_envelope.py tests/unit/test_http1.py tests/unit/test_sse.py tests/property tests/unit/test_mux.py
 
-# What the network has to give and what the compiler has to do go side by side; the tests themselves one after
-# the other, as they want the machine.
-test: $(VENV)/.ready
-	@$(MAKE) --no-print-directory -j4 build peers test-c $(VENV)/.ready-test system
-	@$(MAKE) --no-print-directory -j2 lint debug
-	@$(MAKE) --no-print-directory test-release
+# What the network has to give and what the compiler has to do go side by side. Then the tests; what they leave of the
+# machine while they wait for something goes to the linters and the debug build, whose tests come last.
+test:
+	@$(MAKE) --no-print-directory -j5 system test-c build peers bytecode
+	@$(MAKE) --no-print-directory -j3 test-release lint debug NICE="nice -n 15"
 	@$(MAKE) --no-print-directory test-debug
+
+# Compiles the tests and what they import once, not in every worker at the same time; errors are for the test run to tell.
+bytecode: build $(VENV)/.ready-test
+	@$(PY) -m pytest -q -p no:cacheprovider --collect-only tests >/dev/null 2>&1 || true
 
 test-c:
 	@$(MAKE) --no-print-directory -C tests/csrc test
@@ -79,9 +84,9 @@ system:
 	@tools/system_packages.sh valgrind chromium
 
 lint: build $(VENV)/.ready-test
-	$(BIN)/ruff check -q .
-	$(BIN)/mypy
-	MYPYPATH=src $(PY) -m mypy.stubtest --concise --ignore-disjoint-bases --allowlist tools/stubtest_allow.txt --ignore-unused-allowlist \
+	$(NICE) $(BIN)/ruff check -q .
+	$(NICE) $(BIN)/mypy
+	MYPYPATH=src $(NICE) $(PY) -m mypy.stubtest --concise --ignore-disjoint-bases --allowlist tools/stubtest_allow.txt --ignore-unused-allowlist \
 		$$(cd src && find headrace -name '*.pyx' | sed 's/\.pyx//; s#/#.#g')
 
 test-release: build $(VENV)/.ready-test peers
