@@ -16,6 +16,7 @@ enum {
 typedef struct {
     hr_scan s;
     hr_envelope *out;
+    hr_meta_memo *memo;
     hr_token jsonrpc;
     uint32_t flags;
     uint8_t duplicate;    /* some member we read came twice */
@@ -148,6 +149,40 @@ static hr_up read_meta(hr_up p, scanner *k, uint32_t depth)
     return p;
 }
 
+enum { MEMBERS = sizeof ((hr_meta_memo *)0)->members / sizeof(hr_token) };
+
+/* What a _meta that was read at p says is remembered. */
+static void remember_meta(hr_up p, hr_up end, const scanner *k)
+{
+    hr_meta_memo *memo = k->memo;
+    const size_t n = (size_t)(end - p);
+    if (n > HR_META_MEMO || k->out->progress_token.n || k->duplicate) return;
+    memcpy(memo->text, p, n);
+    memcpy(memo->members, &k->out->protocol_version, sizeof memo->members);
+    for (int i = 0; i < MEMBERS; i++)
+        if (memo->members[i].n) memo->members[i].p = memo->text + (memo->members[i].p - (const char *)p);
+    memo->max_depth = k->s.max_depth;
+    memo->n = (uint32_t)n;
+}
+
+/* p is at the brace of a _meta, inside of params. */
+static hr_up read_meta_again(hr_up p, scanner *k, uint32_t depth)
+{
+    const hr_meta_memo *memo = k->memo;
+    if (memo && memo->n && (size_t)(k->s.e - p) >= memo->n && memo->max_depth == k->s.max_depth &&
+        memcmp(p, memo->text, memo->n) == 0) {
+        hr_token *t = &k->out->protocol_version;
+        memcpy(t, memo->members, sizeof memo->members);
+        for (int i = 0; i < MEMBERS; i++)
+            if (t[i].n) t[i].p = (const char *)p + (t[i].p - memo->text);
+        k->s.type = HR_T_OBJECT;
+        return p + memo->n;
+    }
+    const hr_up end = read_meta(p, k, depth);
+    if (end && memo) remember_meta(p, end, k);
+    return end;
+}
+
 static inline hr_token *params_member(scanner *k)
 {
     hr_envelope *out = k->out;
@@ -188,7 +223,7 @@ static hr_up read_params(hr_up p, scanner *k, uint32_t depth)
         if (t == &out->arguments)
             end = read_or_skip(p, k, depth + 1);
         else if (t == &out->meta && *p == '{' && !t->n)
-            end = read_meta(p, k, depth + 1);
+            end = read_meta_again(p, k, depth + 1);
         else
             end = read_value(p, k, depth + 1);
         if (HR_UNLIKELY(!end)) return NULL;
@@ -310,6 +345,12 @@ static const char *classify(const scanner *k)
 
 int hr_envelope_scan(const char *text, size_t n, uint32_t max_depth, uint32_t flags, hr_envelope *out)
 {
+    return hr_envelope_scan_again(text, n, max_depth, flags, NULL, out);
+}
+
+int hr_envelope_scan_again(const char *text, size_t n, uint32_t max_depth, uint32_t flags, hr_meta_memo *memo,
+                           hr_envelope *out)
+{
     scanner k;
     memset(out, 0, sizeof *out);
     k.s.e = (hr_up)text + n;
@@ -319,6 +360,7 @@ int hr_envelope_scan(const char *text, size_t n, uint32_t max_depth, uint32_t fl
     k.s.escaped = 0;
     k.s.type = HR_T_NONE;
     k.out = out;
+    k.memo = memo;
     memset(&k.jsonrpc, 0, sizeof k.jsonrpc);
     k.flags = flags;
     k.duplicate = k.duplicate_id = 0;

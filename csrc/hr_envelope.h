@@ -53,6 +53,21 @@ typedef struct {
  * ignored (JR-16). */
 int hr_envelope_scan(const char *p, size_t n, uint32_t max_depth, uint32_t flags, hr_envelope *out);
 
+/* The params._meta that was read last. From revision 2026-07-28 on every request of a client carries the same one: a
+ * value that begins with the same bytes is the same value, as an object says itself where it ends. Zeroed at first;
+ * one without `progressToken`, within HR_META_MEMO bytes, is remembered once it was read without a fault. */
+enum { HR_META_MEMO = 1024 };
+typedef struct {
+    uint32_t n;         /* bytes of text, 0: nothing is remembered */
+    uint32_t max_depth; /* under which it was read */
+    hr_token members[5]; /* protocol_version and the four behind it in hr_envelope, pointing into text */
+    char text[HR_META_MEMO];
+} hr_meta_memo;
+
+/* The same as hr_envelope_scan, word for word; `memo` (may be NULL) belongs to a connection. */
+int hr_envelope_scan_again(const char *p, size_t n, uint32_t max_depth, uint32_t flags, hr_meta_memo *memo,
+                           hr_envelope *out);
+
 /* Moves all tokens of a scan of the text at `from` to a copy of that text at `to`. */
 void hr_envelope_rebase(hr_envelope *env, const char *from, const char *to);
 

@@ -1,5 +1,6 @@
-/* hr_envelope_scan on every vector, the text placed right before a page that may not be read; every
- * vector also cut at each byte, with other bytes behind it, and mutated. */
+/* The envelope scan on every vector, the text placed right before a page that may not be read; every
+ * vector also cut at each byte, with other bytes behind it, and mutated; each text with and without a
+ * memory of the _meta that was read before. */
 #include <pthread.h>
 
 #include "guard.h"
@@ -61,10 +62,30 @@ static void check_sound(const hr_envelope *e, int rc, const char *p, size_t n, i
     }
 }
 
+static hr_meta_memo memo; /* over all texts of this program, as if they came on one connection */
+
+/* The scan, and the same with a memory of what came before and of the text itself: nothing may differ. */
+static int scan(const char *p, size_t n, uint32_t depth, uint32_t flags, hr_envelope *e)
+{
+    const int rc = hr_envelope_scan(p, n, depth, flags, e);
+    for (int round = 0; round < 2; round++) {
+        hr_envelope again;
+        const int second = hr_envelope_scan_again(p, n, depth, flags, &memo, &again);
+        CHECK(second == rc && again.kind == e->kind && again.fault == e->fault && again.reason == e->reason, "again");
+        CHECK(again.id_usable == e->id_usable && again.id_small == e->id_small && again.id_int == e->id_int, "again");
+        CHECK(again.resumed == e->resumed && again.tasked == e->tasked, "again");
+        for (size_t i = 0; i < TOKEN_COUNT; i++) {
+            const hr_token *a = token_at(e, i), *b = token_at(&again, i);
+            CHECK(a->p == b->p && a->n == b->n && a->type == b->type && a->escaped == b->escaped, "again: %s", TOKENS[i].name);
+        }
+    }
+    return rc;
+}
+
 static void check_vector(const vector *v, const char *p, size_t n, uint32_t depth, uint32_t flags)
 {
     hr_envelope e;
-    const int rc = hr_envelope_scan(p, n, depth, flags, &e);
+    const int rc = scan(p, n, depth, flags, &e);
     check_sound(&e, rc, p, n, flags & HR_SCAN_LOOSE, v->name);
     int wanted = HR_OK;
     for (size_t i = 0; i < v->count; i++) {
@@ -116,7 +137,7 @@ static void mutate(guard *g, const char *text, size_t n, uint32_t flags, const c
             copy[random_below((uint32_t)n)] = BYTES[random_below(sizeof BYTES - 1)];
         const char *p = guard_put(g, copy, n);
         hr_envelope e;
-        const int rc = hr_envelope_scan(p, n, 256, flags, &e);
+        const int rc = scan(p, n, 256, flags, &e);
         check_sound(&e, rc, p, n, flags & HR_SCAN_LOOSE, title);
     }
     free(copy);
@@ -140,7 +161,7 @@ static void run_vectors(void)
         for (size_t n = 0; n < in->n && n < 700; n++) {
             hr_envelope e;
             const char *p = guard_put(&g, in->value, n);
-            const int rc = hr_envelope_scan(p, n, depth, flags, &e);
+            const int rc = scan(p, n, depth, flags, &e);
             check_sound(&e, rc, p, n, loose != NULL, v->name);
             if (structured && vector_get(v, "kind")) CHECK(rc != HR_OK, "%s cut at %zu", v->name, n);
         }
@@ -152,7 +173,7 @@ static void run_vectors(void)
                 longer[in->n] = *tail;
                 hr_envelope e;
                 const char *p = guard_put(&g, longer, in->n + 1);
-                const int rc = hr_envelope_scan(p, in->n + 1, depth, flags, &e);
+                const int rc = scan(p, in->n + 1, depth, flags, &e);
                 CHECK((rc == HR_OK) == (*tail == '\n' || *tail == ' ' || *tail == '\t'), "%s", v->name);
             }
             free(longer);
@@ -172,12 +193,45 @@ static void rebase(void)
                         "\"params\":{\"_meta\":{\"progressToken\":1}}}";
     char *source = strdup(text), *copy = strdup(text);
     hr_envelope e;
-    CHECK(hr_envelope_scan(source, strlen(source), 256, 0, &e) == HR_OK, "rebase");
+    CHECK(scan(source, strlen(source), 256, 0, &e) == HR_OK, "rebase");
     hr_envelope_rebase(&e, source, copy);
     free(source);
     CHECK(e.id.p == copy + 22 && *e.id.p == '7', "id");
     CHECK(e.progress_token.p[0] == '1' && e.result.p == NULL, "tokens");
     free(copy);
+}
+
+/* A _meta is remembered when it can be, and what is remembered is compared to its last byte. */
+static void remembered(void)
+{
+    static const char open[] = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"m\",\"params\":{\"_meta\":";
+    static const struct { const char *meta; int kept; } cases[] = {
+        { "{}", 1 },
+        { "{\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\",\"x\":{\"y\":[1,2]}}", 1 },
+        { "{\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\",\"x\":{\"y\":[1,3]}}", 1 },
+        { "{\"progressToken\":1}", 0 },
+        { "{\"io.modelcontextprotocol/logLevel\":\"info\",\"io.modelcontextprotocol/logLevel\":\"info\"}", 0 },
+        { "{\"io.modelcontextprotocol/logLevel\":\"info\",\"a\":\"\xff\"}", 0 },
+        { "[{}]", 0 },
+    };
+    char text[4096];
+    hr_envelope e;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const size_t n = strlen(cases[i].meta);
+        memset(&memo, 0, sizeof memo);
+        const int length = snprintf(text, sizeof text, "%s%s}}", open, cases[i].meta);
+        scan(text, (size_t)length, 256, 0, &e);
+        CHECK(memo.n == (cases[i].kept ? n : 0), "%s: %u", cases[i].meta, memo.n);
+        CHECK(!memo.n || memcmp(memo.text, cases[i].meta, n) == 0, "%s", cases[i].meta);
+        /* the same bytes under another limit are read anew */
+        CHECK(scan(text, (size_t)length, 2, 0, &e) == HR_TOO_DEEP || i > 0, "%s", cases[i].meta);
+    }
+    for (size_t n = HR_META_MEMO - 2; n <= HR_META_MEMO + 2; n++) {
+        memset(&memo, 0, sizeof memo);
+        const int length = snprintf(text, sizeof text, "%s{\"a\":\"%0*d\"}}}", open, (int)(n - 8), 0);
+        CHECK(scan(text, (size_t)length, 256, 0, &e) == HR_OK && e.meta.n == n, "%zu", e.meta.n);
+        CHECK(memo.n == (n <= HR_META_MEMO ? n : 0), "%u", memo.n);
+    }
 }
 
 /* MX-32, TK-02: members of params that change how a request is served, wherever their names are only text. */
@@ -197,7 +251,7 @@ static void asking(void)
         hr_envelope e;
         const int n = snprintf(text, sizeof text, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"m\",\"params\":%s}",
                                cases[i].params);
-        CHECK(hr_envelope_scan(text, (size_t)n, 256, 0, &e) == HR_OK, "%s", cases[i].params);
+        CHECK(scan(text, (size_t)n, 256, 0, &e) == HR_OK, "%s", cases[i].params);
         CHECK(e.resumed == cases[i].resumed && e.tasked == cases[i].tasked, "%s", cases[i].params);
     }
 }
@@ -213,7 +267,7 @@ static void *deep(void *unused)
     memset(text + sizeof head - 1, '[', n);
     for (uint32_t flags = 0; flags <= HR_SCAN_LOOSE; flags++) {
         hr_envelope e;
-        const int rc = hr_envelope_scan(text, sizeof head - 1 + n, 5000, flags, &e);
+        const int rc = scan(text, sizeof head - 1 + n, 5000, flags, &e);
         CHECK(rc == HR_TOO_DEEP && e.id_usable && e.id_int == 1, "rc %d", rc);
         CHECK(e.fault == sizeof head - 1 + 1022, "the cap is 1024 levels, whatever is asked for");
     }
@@ -227,6 +281,7 @@ int main(void)
     pthread_t thread;
     run_vectors();
     rebase();
+    remembered();
     asking();
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, 256 * 1024);

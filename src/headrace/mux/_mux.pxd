@@ -1,5 +1,5 @@
 # The multiplexer's C-level surface: what transports (sinks), the server and the client build on.
-from headrace.wire._cjson cimport hr_envelope, hr_token
+from headrace.wire._cjson cimport hr_envelope, hr_meta_memo, hr_token
 from headrace.wire._outbuf cimport Outbuf
 
 
@@ -183,6 +183,7 @@ cdef class Mux:
     cdef readonly Py_ssize_t stray       # answers nobody waited for
     cdef Py_ssize_t max_in_flight, max_parked, max_pending
     cdef unsigned int max_depth
+    cdef hr_meta_memo *memo              # of the last _meta of the modern era, once there was one
     cdef readonly bint scoped            # ids of one connection or session share one scope
     cdef public bint null_ids            # unreadable ids are answered as null (R1-R3, JR-13)
     cdef bint unparking

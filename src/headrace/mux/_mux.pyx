@@ -15,6 +15,7 @@ import copy
 from types import CoroutineType
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from libc.math cimport isfinite
 from libc.string cimport memchr, memcmp
 
@@ -31,7 +32,7 @@ from headrace.wire._outbuf import live_bytes
 from headrace.wire._cjson cimport (
     HR_BAD_UTF8, HR_BATCH, HR_ERROR, HR_INVALID, HR_NOTIFICATION, HR_OK, HR_REQUEST, HR_RESULT,
     HR_T_INT, HR_T_NULL, HR_T_OBJECT, HR_T_STRING, HR_TOO_DEEP, hr_envelope, hr_envelope_scan,
-    hr_token,
+    hr_envelope_scan_again, hr_meta_memo, hr_token,
 )
 from headrace.wire._envelope cimport Envelope, batch_items, envelope_from, envelope_of, token_bytes, token_str
 from headrace.wire._outbuf cimport Outbuf
@@ -65,9 +66,7 @@ cdef Py_ssize_t live_sinks = 0
 
 def live_objects():
     """Counts of live objects by kind and bytes queued in output buffers; debug builds only, zeros otherwise."""
-    return {
-        "exchanges": live_exchanges, "calls": live_calls, "sinks": live_sinks, "outbox_bytes": live_bytes(),
-    }
+    return {"exchanges": live_exchanges, "calls": live_calls, "sinks": live_sinks, "outbox_bytes": live_bytes()}
 
 
 include "_frames.pxi"
@@ -131,6 +130,9 @@ cdef class Mux:
         self.timer = None
         self.closed = False
 
+    def __dealloc__(self):
+        PyMem_Free(self.memo)
+
     # --- in ---------------------------------------------------------------------------------------
 
     def receive_frame(self, bytes frame not None, Sink sink not None):
@@ -143,8 +145,10 @@ cdef class Mux:
         cdef int rc
         if self.closed:
             return 0
-        rc = hr_envelope_scan(p, n, self.max_depth, 0, &env)
+        rc = hr_envelope_scan_again(p, n, self.max_depth, 0, self.memo, &env)
         if rc == HR_OK and env.kind == HR_REQUEST:
+            if self.memo is NULL and env.protocol_version.n:
+                self.memo = <hr_meta_memo *>PyMem_Calloc(1, sizeof(hr_meta_memo))  # NULL: works as well
             return self.request(p, n, &env, sink, False)
         try:
             if rc != HR_OK:
@@ -400,9 +404,7 @@ cdef class Mux:
             self.unparking = False
         if self.parked and self.in_flight < self.max_in_flight and not self.closed:
             self.runtime.waiting[self] = None
-        if self.held is not None and (
-            len(self.parked) * 2 <= self.max_parked and self.parked_bytes * 2 <= PARKED_BYTES
-        ):
+        if self.held is not None and len(self.parked) * 2 <= self.max_parked and self.parked_bytes * 2 <= PARKED_BYTES:
             sink = self.held
             self.held = None
             sink.resume()
@@ -420,9 +422,7 @@ cdef class Mux:
         frame, sink = self.parked.pop(next(iter(self.parked)))
         n = PyBytes_GET_SIZE(frame)
         self.parked_bytes -= n
-        if not sink.closed and hr_envelope_scan(
-            PyBytes_AS_STRING(frame), n, self.max_depth, 0, &env
-        ) == HR_OK:
+        if not sink.closed and hr_envelope_scan(PyBytes_AS_STRING(frame), n, self.max_depth, 0, &env) == HR_OK:
             self.request(PyBytes_AS_STRING(frame), n, &env, sink, True)
         return True
 

@@ -72,5 +72,9 @@ cdef extern from "hr_envelope.h" nogil:
         hr_token client_info
         hr_token log_level
         hr_token subscription_id
+    ctypedef struct hr_meta_memo:
+        uint32_t n
+    int hr_envelope_scan_again(const char *p, size_t n, uint32_t max_depth, uint32_t flags, hr_meta_memo *memo,
+                               hr_envelope *out)
     int hr_envelope_scan(const char *p, size_t n, uint32_t max_depth, uint32_t flags, hr_envelope *out)
     void hr_envelope_rebase(hr_envelope *env, const char *from_, const char *to)
