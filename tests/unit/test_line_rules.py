@@ -113,3 +113,33 @@ def test_st34_09_no_headers_on_lines(run, tmp_path):
             await listener.close()
 
     run(trial)
+
+
+def test_each_request_is_judged_by_its_own_meta(run):
+    """VN-30, HN-03: what one request says of itself holds for no other, however alike they look."""
+    version, capabilities, level = (f"io.modelcontextprotocol/{name}" for name in ("protocolVersion", "clientCapabilities", "logLevel"))
+    good = META | {"io.modelcontextprotocol/clientInfo": {"name": "a", "version": "1"}}
+    metas = [
+        good, good, good | {version: "2026-07-29"}, good, {version: "2026-07-28"}, good | {capabilities: []},
+        good | {level: "no such"}, good | {level: "info"}, good | {"progressToken": 1}, good, META, good,
+    ]  # fmt: skip
+
+    async def answers(pipes):
+        found = []
+        for number, meta in enumerate(metas, start=1):
+            answer = await next(pipes).call("route", {"region": "eu"}, meta=meta, id=number)
+            found.append(answer.get("error", {}).get("code") or answer["result"]["content"][0]["text"])
+        return found
+
+    async def trial():
+        app = make()
+        async with app.running():
+            one = Pipe(app)
+            together = await answers(iter(lambda: one, None))
+            alone = await answers(iter(lambda: Pipe(app), None))
+        return together, alone
+
+    together, alone = run(trial)
+    assert together == alone
+    assert together[:4] == ["eu", "eu", -32022, "eu"]
+    assert together[4] < 0 and together[5] < 0 and together[6] == -32602 and together[7:] == ["eu"] * 5
