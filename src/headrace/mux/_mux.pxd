@@ -18,6 +18,7 @@ cdef class Runtime:
     cdef readonly object call_soon       # (callback) -> handle
     cdef readonly object call_at         # (when, callback) -> handle with cancel()
     cdef readonly object time            # () -> float, the clock of call_at
+    cdef readonly object clock           # () -> float, any clock that only counts up: for stamps of events
     cdef readonly object spawn           # (coroutine) -> task, first step already run
     cdef Starter starter                 # the same for handlers
     cdef readonly object run_thread      # (function, *args) -> future

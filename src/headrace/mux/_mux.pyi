@@ -24,6 +24,7 @@ class Runtime:
     call_soon: Callable[..., Any]
     call_at: Callable[..., Any]
     time: Callable[[], float]
+    clock: Callable[[], float]
     spawn: Callable[[Any], Any]
     run_thread: Callable[..., Any]
     post: Callable[..., Any]
@@ -45,6 +46,7 @@ class Runtime:
         report: Callable[[str, BaseException], None],
         max_in_flight: int = 65536,
         max_unsent: int = 536870912,
+        clock: Callable[[], float] | None = None,
     ) -> None: ...
     def weigh(self) -> None: ...
 

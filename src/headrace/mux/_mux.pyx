@@ -59,16 +59,9 @@ cdef enum:
 
 cdef object coroutine_type = CoroutineType
 
-cdef Py_ssize_t live_exchanges = 0
-cdef Py_ssize_t live_calls = 0
-cdef Py_ssize_t live_sinks = 0
 
-
-def live_objects():
-    """Counts of live objects by kind and bytes queued in output buffers; debug builds only, zeros otherwise."""
-    return {"exchanges": live_exchanges, "calls": live_calls, "sinks": live_sinks, "outbox_bytes": live_bytes()}
-
-
+include "_counters.pxi"
+include "_bounds.pxi"
 include "_frames.pxi"
 include "_handler.pxi"
 include "_exchange.pxi"
@@ -77,30 +70,6 @@ include "_sink.pxi"
 include "_capture.pxi"
 include "_runtime.pxi"
 include "_batch.pxi"
-
-
-cdef struct Bounds:
-    Py_ssize_t in_flight, total, parked, pending
-    unsigned int depth
-    double patience
-
-
-cdef object last_limits = None       # whose bounds these are: a server makes all its muxes with the same
-cdef Bounds bounds
-
-
-cdef int read_bounds(object limits) except -1:
-    global last_limits
-    last_limits = None
-    bounds.in_flight = limits.max_in_flight
-    bounds.total = limits.max_in_flight_total
-    bounds.parked = limits.max_parked
-    bounds.pending = limits.max_pending
-    bounds.depth = limits.max_depth
-    bounds.patience = limits.max_input_time
-    if type(limits) is Limits:
-        last_limits = limits         # it cannot change
-    return 0
 
 
 cdef class Mux:

@@ -20,15 +20,17 @@ cdef class Runtime:
     *args)` -> future, `post(function, *args)` from any thread (runs on the loop, before the results of
     later thread calls), `report(message, exception)` for faults that no caller gets to see.
     `max_in_flight` bounds the requests being handled over all muxes that share this runtime; `max_unsent`
-    the output, in bytes, that the peers of all `links` have not taken.
+    the output, in bytes, that the peers of all `links` have not taken. `clock()` gives seconds for stamps of
+    events, any clock that only counts up; the default is `time`.
     """
 
     def __init__(self, *, create_future, call_soon, call_at, time, spawn, run_thread, post, report,
-                 Py_ssize_t max_in_flight=65536, Py_ssize_t max_unsent=1 << 29):
+                 Py_ssize_t max_in_flight=65536, Py_ssize_t max_unsent=1 << 29, clock=None):
         self.create_future = create_future
         self.call_soon = call_soon
         self.call_at = call_at
         self.time = time
+        self.clock = time if clock is None else clock
         self.spawn = spawn
         owner = getattr(spawn, "__self__", None)
         if isinstance(owner, Starter):

@@ -6,9 +6,7 @@ A session lives while a request is in flight, a stream is open or something arri
 
 from __future__ import annotations
 
-import asyncio
 import os
-import time
 from collections.abc import Callable, Sized
 from typing import TYPE_CHECKING, Any
 
@@ -79,12 +77,6 @@ class HttpSession(StreamingSession):
         return bool(self.streams) or (self.mux is not None and self.mux.in_flight > 0)
 
 
-def _clock(runtime: Any) -> Callable[[], float]:
-    """The clock of events: that of the system where the runtime has a real event loop's."""
-    owner = getattr(runtime.time, "__self__", None)
-    return time.monotonic if isinstance(owner, asyncio.AbstractEventLoop) else runtime.time
-
-
 class SessionStore:
     """The sessions of one endpoint.
 
@@ -105,7 +97,7 @@ class SessionStore:
     ) -> None:
         self.server = server
         self.runtime = server.runtime
-        self.pool = EventPool(server.limits, _clock(self.runtime)) if event_store is True else None
+        self.pool = EventPool(server.limits, self.runtime.clock) if event_store is True else None
         make = self.pool.open if self.pool is not None else event_store or None
         self.settings = StreamSettings(make, retry_interval)  # type: ignore[arg-type]
         self.by_id: dict[bytes, HttpSession] = {}

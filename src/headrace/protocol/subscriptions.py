@@ -360,8 +360,7 @@ class Hub:
         """``resources/unsubscribe``; unknown ones are no error."""
         receiver = self._receivers.get(session)
         if receiver is not None:
-            if not isinstance(session.subscriptions, frozenset):
-                session.subscriptions.discard(uri)
+            session.subscriptions -= {uri}
             receiver.due.pop(("uri", uri), None)
             self._unwatch_uri(uri, receiver)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from typing import TYPE_CHECKING
 
 from headrace.mux import Runtime
@@ -32,6 +33,7 @@ def make_runtime(limits: Limits, log: logging.Logger, workers: WorkerPool | None
         call_soon=loop.call_soon,
         call_at=loop.call_at,
         time=loop.time,
+        clock=time.monotonic,
         spawn=spawner(loop),
         run_thread=workers.run if workers is not None else None,
         post=workers.post if workers is not None else loop.call_soon_threadsafe,
