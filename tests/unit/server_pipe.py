@@ -5,6 +5,7 @@ import json
 from typing import Any
 
 from headrace.mux import FrameSink
+from headrace.protocol.session import Hello
 from headrace.server.app import Server
 
 META = {
@@ -45,6 +46,12 @@ class Pipe:
         self.send("init", "initialize", INITIALIZE)
         assert self.out.pop()["result"]["protocolVersion"] == "2025-11-25"
         self.send(None, "notifications/initialized")
+
+    def declares(self, capabilities: dict[str, Any]) -> None:
+        """What the client said it can do at its handshake is this."""
+        hello = self.session.hello
+        assert hello is not None
+        self.session.hello = Hello(hello.revision, json.dumps({"capabilities": capabilities}).encode())
 
     async def ask(self, id: Any, method: str, params: Any = None, *, meta: Any = None) -> dict[str, Any]:
         """Sends a request and waits for its answer, which is taken out of ``out``."""

@@ -684,7 +684,7 @@ def test_tk04_questions_go_out_with_tasks_result_related_to_the_task(run):
     app = make()
 
     async def body(pipe):
-        pipe.session.client_capabilities = {"elicitation": {}, "sampling": {}}
+        pipe.declares({"elicitation": {}, "sampling": {}})
         task = (await create(pipe, "greet"))["task"]["taskId"]
         await until(pipe, task, "input_required", legacy=True)
         assert not [m for m in pipe.out if "id" in m]

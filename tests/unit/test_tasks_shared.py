@@ -62,7 +62,7 @@ def two(run, tmp_path):
                 pipes = Pipe(one), Pipe(other)
                 for pipe in pipes:
                     pipe.handshake()
-                    pipe.session.client_capabilities = {"elicitation": {}}
+                    pipe.declares({"elicitation": {}})
                 created = await pipes[0].ask("c", "tools/call", {"name": "greet", "arguments": {}, "task": {}})
                 await body(*pipes, created["result"]["task"]["taskId"])
                 for pipe in pipes:
@@ -120,7 +120,7 @@ def test_tk04_a_client_that_cannot_be_asked_is_told_to_the_handler(two):
         answer(one, await question(one), result=ACCEPT)
         await question(one)
         one.send(None, "notifications/cancelled", {"requestId": "r"})
-        other.session.client_capabilities = {}
+        other.declares({})
         done = await other.ask("r", "tasks/result", {"taskId": task})
         assert "Ann, the client did not declare" in done["result"]["content"][0]["text"]
 
