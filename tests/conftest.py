@@ -15,9 +15,12 @@ try:
 except ImportError:
     uvloop = None
 
-# A run in the background of a script ignores SIGINT, and so would the children that tests interrupt.
+# A run in the background of a script ignores SIGINT, and one under nohup SIGHUP, and so would the children that tests
+# send them to.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 HERE = Path(__file__).resolve().parent
 CAP = 30.0  # seconds one test may spend on its loop
