@@ -8,6 +8,8 @@ An answer stays raw bytes until the waiting task runs: a burst of answers makes 
 collector has to look at.
 """
 
+import asyncio
+import inspect
 import warnings
 from collections.abc import Coroutine
 
@@ -291,11 +293,15 @@ cdef class ToolCall(PendingCall):
 
     def send(self, value):
         """One step, as the method of a coroutine."""
+        if value is not None and self.stage == NEW:
+            raise TypeError("can't send non-None value to a just-started coroutine")
         return self.__next__()
 
     def throw(self, kind, value=None, traceback=None):
         """Raises an exception where the coroutine waits: the call is given up."""
         cdef bint over = False
+        if self.stage == OVER:
+            raise RuntimeError("cannot reuse already awaited coroutine")
         if not isinstance(kind, BaseException):
             kind = value if isinstance(value, BaseException) else kind() if value is None else kind(value)
         if traceback is not None:
@@ -348,3 +354,9 @@ cdef extern from "Python.h":
 
 hr_set_send(ToolCall, send_slot)
 Coroutine.register(ToolCall)
+
+# Who asks whether call_tool has to be awaited looks at these marks.
+if hasattr(inspect, "markcoroutinefunction"):
+    inspect.markcoroutinefunction(ToolCaller.call_tool)
+else:
+    ToolCaller.call_tool._is_coroutine = asyncio.coroutines._is_coroutine
