@@ -17,7 +17,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from cpython.object cimport PyObject
 from libc.string cimport memcpy
 
-from headrace.client.arguments import as_object, seconds
+from headrace.client.arguments import as_object, encode, seconds
 from headrace.errors import HeadraceError, RemoteProtocolError
 
 from headrace.mux._mux cimport Mux, PendingCall, Sink
@@ -172,7 +172,7 @@ cdef class ToolCall(PendingCall):
         cdef object recovery = caller._recovery
         found = caller._prefixes.get(self.name)
         prefix = <bytes>found if found is not None else <bytes?>caller._prefix(self.name)
-        raw = b"{}" if self.arguments is None else <bytes?>as_object(self.arguments, "arguments")
+        raw = self.encoded()
         self.arguments = None
         if caller._http is not None and (
             (recovery is not None and recovery.running) or (caller._headers is not None and self.name in caller._headers)
@@ -194,6 +194,17 @@ cdef class ToolCall(PendingCall):
         caller._mux.send(self, b"tools/call", params, self.name, limit, 0)
         self.stage = WAITING
         return 0
+
+    cdef bytes encoded(self):
+        """The arguments as a JSON object."""
+        if self.arguments is None:
+            return b"{}"
+        if type(self.arguments) is dict:
+            try:
+                return <bytes?>encode(self.arguments)
+            except Exception:
+                pass    # as_object says what is wrong
+        return <bytes?>as_object(self.arguments, "arguments")
 
     cdef int go_on(self, object coroutine) except -1:
         self.longer = coroutine

@@ -58,7 +58,10 @@ class CallResult(Message, kw_only=True, rename="camel"):
     @property
     def text(self) -> str:
         """The text blocks, joined by newlines."""
-        return "\n".join(block.text for block in self.content if type(block) is TextContent)
+        content = self.content
+        if len(content) == 1 and type(content[0]) is TextContent:
+            return content[0].text
+        return "\n".join(block.text for block in content if type(block) is TextContent)
 
 
 class ListedTool(Tool, kw_only=True):
