@@ -114,15 +114,17 @@ def test_awaited_by_two_tasks(run):
 
 def test_never_awaited_is_warned_of_and_sends_nothing(run):
     async def main():
-        async with Script(server_discover=MODERN, discover=MODERN, tools_call=ANSWER) as script:
-            async with connect(script.target, revision=R5) as client:
-                with warnings.catch_warnings(record=True) as caught:
-                    warnings.simplefilter("always")
-                    client.call_tool("x")
-                    gc.collect()
-                assert [str(w.message) for w in caught] == ["coroutine 'Client.call_tool' was never awaited"]
-                assert caught[0].category is RuntimeWarning
-                assert asked(script) == (0, 0)
+        async with (
+            Script(server_discover=MODERN, discover=MODERN, tools_call=ANSWER) as script,
+            connect(script.target, revision=R5) as client,
+        ):
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                client.call_tool("x")
+                gc.collect()
+            assert [str(w.message) for w in caught] == ["coroutine 'Client.call_tool' was never awaited"]
+            assert caught[0].category is RuntimeWarning
+            assert asked(script) == (0, 0)
 
     run(main)
 
@@ -130,47 +132,45 @@ def test_never_awaited_is_warned_of_and_sends_nothing(run):
 @pytest.mark.parametrize("how", ["close", "throw", "task"])
 def test_given_up_before_it_is_sent(run, how):
     async def main():
-        async with Script(discover=MODERN, tools_call=ANSWER) as script:
-            async with connect(script.target, revision=R5) as client:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("error")
-                    call = client.call_tool("x")
-                    if how == "close":
-                        call.close()
-                    elif how == "throw":
-                        with pytest.raises(KeyError):
-                            call.throw(KeyError("why"))
-                    else:
-                        task = asyncio.ensure_future(call)
-                        task.cancel()
-                        with pytest.raises(asyncio.CancelledError):
-                            await task
-                        del task
-                    del call
-                    gc.collect()
-                assert (await client.call_tool("y")).text == "hi"
-                assert asked(script) == (1, 0)
+        async with Script(discover=MODERN, tools_call=ANSWER) as script, connect(script.target, revision=R5) as client:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                call = client.call_tool("x")
+                if how == "close":
+                    call.close()
+                elif how == "throw":
+                    with pytest.raises(KeyError):
+                        call.throw(KeyError("why"))
+                else:
+                    task = asyncio.ensure_future(call)
+                    task.cancel()
+                    with pytest.raises(asyncio.CancelledError):
+                        await task
+                    del task
+                del call
+                gc.collect()
+            assert (await client.call_tool("y")).text == "hi"
+            assert asked(script) == (1, 0)
 
     run(main)
 
 
 def test_b75_closed_or_thrown_into_while_it_waits(run):
     async def main():
-        async with Script(discover=MODERN, tools_call=None) as script:
-            async with connect(script.target, revision=R5) as client:
-                closed = client.call_tool("x")
-                closed.send(None)._asyncio_future_blocking = False
-                closed.close()
-                thrown = client.call_tool("x")
-                thrown.send(None)._asyncio_future_blocking = False
-                with pytest.raises(LookupError, match="enough"):
-                    thrown.throw(LookupError("enough"))
-                of_type = client.call_tool("x")
-                of_type.send(None)._asyncio_future_blocking = False
-                with pytest.raises(LookupError):
-                    of_type.throw(LookupError)
-                await until(lambda: asked(script) == (3, 3))
-                assert not client._mux.pending
+        async with Script(discover=MODERN, tools_call=None) as script, connect(script.target, revision=R5) as client:
+            closed = client.call_tool("x")
+            closed.send(None)._asyncio_future_blocking = False
+            closed.close()
+            thrown = client.call_tool("x")
+            thrown.send(None)._asyncio_future_blocking = False
+            with pytest.raises(LookupError, match="enough"):
+                thrown.throw(LookupError("enough"))
+            of_type = client.call_tool("x")
+            of_type.send(None)._asyncio_future_blocking = False
+            with pytest.raises(LookupError):
+                of_type.throw(LookupError)
+            await until(lambda: asked(script) == (3, 3))
+            assert not client._mux.pending
 
     run(main)
 
@@ -206,35 +206,33 @@ def test_cancelled_in_the_turn_of_its_answer(run):
 
 def test_mx11_its_own_time_limit(run):
     async def main():
-        async with Script(discover=MODERN, tools_call=None) as script:
-            async with connect(script.target, revision=R5) as client:
-                with pytest.raises(RequestTimeout):
-                    await client.call_tool("x", timeout=0.05)
-                await until(lambda: asked(script) == (1, 1))
-                for wrong in (0, -1, float("nan")):
-                    with pytest.raises(UsageError):
-                        await client.call_tool("x", timeout=wrong)
-                assert asked(script) == (1, 1)
+        async with Script(discover=MODERN, tools_call=None) as script, connect(script.target, revision=R5) as client:
+            with pytest.raises(RequestTimeout):
+                await client.call_tool("x", timeout=0.05)
+            await until(lambda: asked(script) == (1, 1))
+            for wrong in (0, -1, float("nan")):
+                with pytest.raises(UsageError):
+                    await client.call_tool("x", timeout=wrong)
+            assert asked(script) == (1, 1)
 
     run(main)
 
 
 def test_b75_time_limits_of_asyncio_and_anyio(run):
     async def main():
-        async with Script(discover=MODERN, tools_call=None) as script:
-            async with connect(script.target, revision=R5) as client:
-                with pytest.raises(asyncio.TimeoutError):
-                    await asyncio.wait_for(client.call_tool("x"), 0.05)
-                with pytest.raises(TimeoutError):
-                    async with asyncio.timeout(0.05):
-                        await client.call_tool("x")
-                with pytest.raises(TimeoutError):
-                    with anyio.fail_after(0.05):
-                        await client.call_tool("x")
-                with anyio.move_on_after(0.05) as scope:
+        async with Script(discover=MODERN, tools_call=None) as script, connect(script.target, revision=R5) as client:
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(client.call_tool("x"), 0.05)
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.05):
                     await client.call_tool("x")
-                assert scope.cancelled_caught
-                await until(lambda: asked(script) == (4, 4))
+            with pytest.raises(TimeoutError):
+                with anyio.fail_after(0.05):
+                    await client.call_tool("x")
+            with anyio.move_on_after(0.05) as scope:
+                await client.call_tool("x")
+            assert scope.cancelled_caught
+            await until(lambda: asked(script) == (4, 4))
 
     run(main)
 
@@ -292,17 +290,19 @@ def test_a_call_as_the_main_of_a_runner(loop_name):
 def test_sf06_exceptions_raised_into_it_and_by_it(run):
     async def main():
         before = live_objects()
-        async with Script(initialize=handshake(), tools_call=lambda m, w: error(-7)) as script:
-            async with connect(script.target, revision=R4) as client:
-                with pytest.raises(RpcError) as caught:
-                    await client.call_tool("x")
-                assert caught.value.code == -7
-                with pytest.raises(UsageError):
-                    await client.call_tool("x", {"bad": object()})
-                with pytest.raises(UsageError):
-                    await client.call_tool("x", [1])
-                assert script.methods.count("tools/call") == 1
-                del caught
+        async with (
+            Script(initialize=handshake(), tools_call=lambda m, w: error(-7)) as script,
+            connect(script.target, revision=R4) as client,
+        ):
+            with pytest.raises(RpcError) as caught:
+                await client.call_tool("x")
+            assert caught.value.code == -7
+            with pytest.raises(UsageError):
+                await client.call_tool("x", {"bad": object()})
+            with pytest.raises(UsageError):
+                await client.call_tool("x", [1])
+            assert script.methods.count("tools/call") == 1
+            del caught
         gc.collect()
         assert live_objects()["calls"] == before["calls"]
 
@@ -315,15 +315,17 @@ def test_mx32_the_long_way_is_driven_through_the_same_object(run):
             "resultType": "input_required",
             "inputRequests": {"k": {"method": "elicitation/create", "params": {"message": "?", "requestedSchema": {}}}},
         }
-        async with Script(discover=MODERN, tools_call=question) as script:
-            async with connect(script.target, revision=R5, capabilities={"elicitation": {}}) as client:
-                with pytest.raises(InputRequired) as caught:
-                    await client.call_tool("x")
-                assert list(caught.value.requests) == ["k"]
-                call = client.call_tool("x")
-                with pytest.raises(InputRequired):
-                    await call
-                with pytest.raises(RuntimeError, match="cannot reuse already awaited coroutine"):
-                    await call
+        async with (
+            Script(discover=MODERN, tools_call=question) as script,
+            connect(script.target, revision=R5, capabilities={"elicitation": {}}) as client,
+        ):
+            with pytest.raises(InputRequired) as caught:
+                await client.call_tool("x")
+            assert list(caught.value.requests) == ["k"]
+            call = client.call_tool("x")
+            with pytest.raises(InputRequired):
+                await call
+            with pytest.raises(RuntimeError, match="cannot reuse already awaited coroutine"):
+                await call
 
     run(main)
