@@ -50,7 +50,7 @@ JUNK = [bytes([c]) for c in b"\0\t\n\r :,;=\"#\x7f\x80\xffaZ0-"] + [b"\r\n", b"\
 NEXT = b"GET /next HTTP/1.1\r\nHost: n\r\n\r\n"
 
 # Some two fifths of the mutated messages are refused, as they should be; there is nothing to compare then.
-patient = settings(suppress_health_check=[HealthCheck.filter_too_much])
+patient = settings(suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 
 
 @st.composite

@@ -143,7 +143,9 @@ def test_ho05_answers_in_every_form(run, form, pieces):
         async with connected(handler) as (peer, mux, channel):
             for _ in range(3):
                 assert json.loads(await call(mux, channel).future) == {"ok": True}
-                await asyncio.sleep(0.01)
+                async with asyncio.timeout(5):
+                    while not channel.pool.counts["idle"]:  # the end of the answer comes after its message
+                        await asyncio.sleep(0.001)
             assert peer.conns == 1 and mux.debug_counts()["pending"] == 0
             assert channel.pool.counts == {"connections": 1, "idle": 1, "waiting": 0}
             assert len(mux.gate.notes) == (3 if form == "events with noise" else 0)
