@@ -44,13 +44,13 @@ def test_wrapper_commands_are_covered():
 
 def test_an_orphan_stays_with_its_command():
     inner = "import sys\nprint('ready', flush=True)\nsys.stdin.read()"
+    # Ended by a signal: a line for one of the two could be read by the other, which has the same standard input.
     child = started(
-        f"import subprocess, sys, os\nsubprocess.Popen([sys.executable, '-c', {inner!r}])\nsys.stdin.readline()"
+        f"import signal, subprocess, sys\nsubprocess.Popen([sys.executable, '-c', {inner!r}])\nsignal.pause()"
     )
     usage = Usage([child.pid])
     assert usage.look().processes == 2
-    child.stdin.write("\n")
-    child.stdin.flush()
+    child.terminate()
     child.wait(20)
     assert usage.look().processes == 1
     child.stdin.close()
