@@ -6,15 +6,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
-find_python() { # VERSION
-  local candidate
-  for candidate in "python$1" "$HOME"/.pyenv/versions/"$1".*/bin/python; do
-    if "$candidate" -c "import sys; sys.exit('%d.%d' % sys.version_info[:2] != '$1')" 2>/dev/null; then
-      echo "$candidate"
-      return
-    fi
-  done
-}
+. tools/find_python.sh
 
 mine=$("$1" -c "import sys; print('%d.%d' % sys.version_info[:2])")
 for version in 3.11 3.12 3.13; do

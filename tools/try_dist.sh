@@ -13,15 +13,7 @@ rm -rf "$work" && mkdir -p "$work"
 "$first" setup.py -q sdist --dist-dir "$work" >/dev/null
 sdist=$(ls "$work"/headrace-*.tar.gz)
 
-find_python() { # VERSION
-  local candidate
-  for candidate in "python$1" "$HOME"/.pyenv/versions/"$1".*/bin/python; do
-    if "$candidate" -c "import sys; sys.exit('%d.%d' % sys.version_info[:2] != '$1')" 2>/dev/null; then
-      echo "$candidate"
-      return
-    fi
-  done
-}
+. tools/find_python.sh
 
 mine=$("$first" -c "import sys; print('%d.%d' % sys.version_info[:2])")
 failed=0

@@ -3,12 +3,9 @@
 The modes are those of sdk_server.py.
 """
 
-import sys
+from sdk_hosting import BY_NAME, fast, host, level, schema_of
 
 from tools import TOOLS
-
-where, mode, level = [*sys.argv[1:], "default", "high"][:3] if len(sys.argv) < 4 else sys.argv[1:4]
-fast = mode == "fast"
 
 if level == "high":
     from mcp.server.fastmcp import FastMCP
@@ -20,18 +17,11 @@ else:
     from mcp import types
     from mcp.server.lowlevel import Server
 
-    BY_NAME = {tool.__name__: tool for tool in TOOLS}
-    NAMES = {str: "string", int: "integer", float: "number"}
     app = Server("bench")
 
     @app.list_tools()
     async def list_tools():
-        listed = []
-        for tool in TOOLS:
-            properties = {n: {"type": NAMES[t]} for n, t in tool.__annotations__.items() if n != "return"}
-            schema = {"type": "object", "properties": properties, "required": list(properties)}
-            listed.append(types.Tool(name=tool.__name__, description=tool.__doc__, inputSchema=schema))
-        return listed
+        return [types.Tool(name=t.__name__, description=t.__doc__, inputSchema=schema_of(t)) for t in TOOLS]
 
     @app.call_tool(validate_input=not fast)
     async def call_tool(name, arguments):
@@ -59,27 +49,4 @@ def low_http():
     return Starlette(routes=[Route("/mcp", endpoint=Endpoint())], lifespan=lifespan)
 
 
-async def low_stdio() -> None:
-    from mcp.server.stdio import stdio_server
-
-    async with stdio_server() as (read, write):
-        await app.run(read, write, app.create_initialization_options())
-
-
-if where == "stdio":
-    if fast:
-        import uvloop
-
-        uvloop.install()
-    if level == "high":
-        app.run("stdio")
-    else:
-        import asyncio
-
-        asyncio.run(low_stdio())
-else:
-    import uvicorn
-
-    http_app = app.streamable_http_app() if level == "high" else low_http()
-    options = {"loop": "uvloop", "http": "httptools"} if fast else {"loop": "asyncio", "http": "h11"}
-    uvicorn.run(http_app, host="127.0.0.1", port=int(where), log_level="error", access_log=False, **options)
+host(app, app.streamable_http_app if level == "high" else low_http)

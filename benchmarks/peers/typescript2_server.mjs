@@ -3,8 +3,9 @@
 import { createServer } from "node:http";
 import { createRequire } from "node:module";
 import { Readable } from "node:stream";
-import { setTimeout as pause } from "node:timers/promises";
 import { pathToFileURL } from "node:url";
+
+import { addTools, text } from "./tools.mjs";
 
 const require = createRequire(`${process.env.MODULES}/package.json`);
 const load = (name) => import(pathToFileURL(require.resolve(name)));
@@ -14,13 +15,8 @@ const { z } = await load("zod");
 
 function make() {
   const server = new McpServer({ name: "bench", version: "1.0.0" });
-  const text = (value) => ({ content: [{ type: "text", text: String(value) }] });
-  const tool = (name, input, run) =>
-    server.registerTool(name, { inputSchema: z.object(input) }, async (args) => text(await run(args)));
-  tool("echo", { text: z.string(), n: z.number().int() }, ({ text }) => text);
-  tool("add", { a: z.number().int(), b: z.number().int() }, ({ a, b }) => a + b);
-  tool("sleep", { seconds: z.number() }, async ({ seconds }) => (await pause(seconds * 1000), "slept"));
-  tool("blob", { size: z.number().int() }, ({ size }) => "x".repeat(size));
+  addTools(z, (name, input, run) =>
+    server.registerTool(name, { inputSchema: z.object(input) }, async (args) => text(await run(args))));
   return server;
 }
 

@@ -144,7 +144,7 @@ def test_an_open_loop_counts_from_when_calls_were_due(demo):
     ],
 )
 def test_wrong_usage_is_one_plain_line(arguments, says, tmp_path):
-    plain_failure(bench(*arguments, cwd=tmp_path), 2, re.escape(says))
+    assert says in plain_failure(bench(*arguments, cwd=tmp_path), 2)
 
 
 @pytest.mark.parametrize(
@@ -158,13 +158,13 @@ def test_wrong_usage_is_one_plain_line(arguments, says, tmp_path):
     ],
 )
 def test_what_a_server_cannot_do_is_said_before_any_load(demo, arguments, says):
-    plain_failure(bench(*arguments, *demo), 1, re.escape(says))
+    assert says in plain_failure(bench(*arguments, *demo), 1)
 
 
 def test_servers_that_are_not_there():
-    plain_failure(bench("http://127.0.0.1:1/mcp"), 1, "connection refused")
-    plain_failure(bench("--", "headrace-no-such-program"), 1, "no such command")
-    plain_failure(bench("--", sys.executable, "-c", "raise SystemExit(3)"), 1, "exited with status 3")
+    assert "connection refused" in plain_failure(bench("http://127.0.0.1:1/mcp"), 1)
+    assert "no such command" in plain_failure(bench("--", "headrace-no-such-program"), 1)
+    assert "exited with status 3" in plain_failure(bench("--", sys.executable, "-c", "raise SystemExit(3)"), 1)
 
 
 def test_a_plain_program_and_a_scenario(tmp_path):

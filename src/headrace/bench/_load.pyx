@@ -11,6 +11,8 @@ cimport cython
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
+from headrace.errors import LocalProtocolError
+
 from headrace.bench._tally cimport Tally
 
 __all__ = ("Load",)
@@ -60,10 +62,10 @@ cdef class Lane:
     """One slot of concurrency. Subclasses send and receive."""
 
     cdef int start(self) except -1:
-        raise NotImplementedError
+        raise LocalProtocolError("a lane of no kind")
 
     cdef int expired(self) except -1:
-        raise NotImplementedError
+        raise LocalProtocolError("a lane of no kind")
 
     cdef int leave(self) except -1:
         return 0

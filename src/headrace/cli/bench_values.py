@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -29,14 +30,14 @@ else:
     _ParamType = click.ParamType
 
 
-class _Value(_ParamType):
+class _Value(_ParamType, abc.ABC):
     """A number with a unit. ``wanted`` says how it is written."""
 
     wanted = ""
 
+    @abc.abstractmethod
     def read(self, text: str) -> float | None:
         """The value, or None when it is not one."""
-        raise NotImplementedError
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if not isinstance(value, str):

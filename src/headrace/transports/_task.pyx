@@ -307,20 +307,28 @@ cdef class Outcome:
         raise StopIteration(value)
 
 
-cdef class Spawner(Starter):
-    """What all of them share: `spawn` is the method of the class."""
+cdef inline int step_in(object context, object task) except -1:
+    """One step of `task` by its own step function, inside `context`."""
+    cdef hr_step311 *s = <hr_step311 *><PyObject *>step
+    PyContext_Enter(context)
+    try:
+        # Borrowed, and read before anything else can run: one callable serves all tasks.
+        s.task = <PyObject *>task
+        hr_call_type(step)(step, NO_ARGS, NULL)
+    finally:
+        s.task = NULL
+        PyContext_Exit(context)
+    return 0
 
-    def __cinit__(self, loop):
-        self.spawn = self.spawn_task
+
+cdef class Spawner(Starter):
+    """What all of them share; `spawn` is each one's own `spawn_task`."""
 
     def start_now(self, coro):
         """As exchanges start it: (True, its result) when it ended in its first step, else (False, its Task)."""
         cdef bint finished = False
         found = self.start(coro, &finished)
         return finished, found
-
-    def spawn_task(self, coro):
-        raise NotImplementedError
 
 
 cdef class Spawner311(Spawner):
@@ -332,6 +340,7 @@ cdef class Spawner311(Spawner):
     cdef object spare_name
 
     def __cinit__(self, loop):
+        self.spawn = self.spawn_task
         self.loop = loop
         self.get_debug = loop.get_debug
 
@@ -405,7 +414,6 @@ cdef class Spawner311(Spawner):
                      PyObject *value) except -1:
         """The task itself draws the consequences of the step that was run for it."""
         cdef hr_task311 *t = <hr_task311 *><PyObject *>task
-        cdef hr_step311 *s = <hr_step311 *><PyObject *>step
         cdef Outcome outcome = Outcome.__new__(Outcome)
         outcome.status = status
         outcome.value = value
@@ -419,13 +427,7 @@ cdef class Spawner311(Spawner):
         outcome.coro = coro
         outcome.stand_in()
         try:
-            PyContext_Enter(context)
-            try:
-                s.task = <PyObject *>task
-                hr_call_type(step)(step, NO_ARGS, NULL)
-            finally:
-                s.task = NULL
-                PyContext_Exit(context)
+            step_in(context, task)
         finally:
             outcome.stand_back()
             if outer is not None:
@@ -436,7 +438,6 @@ cdef class Spawner311(Spawner):
 
     def spawn_task(self, coro):
         """Starts `coro` in a copy of the current context and returns its Task."""
-        cdef hr_step311 *s = <hr_step311 *><PyObject *>step
         cdef hr_task311 *t
         cdef PyObject *current
         if type(coro) is not coroutine_type and not iscoroutine(coro):
@@ -458,14 +459,7 @@ cdef class Spawner311(Spawner):
         if outer is not None:
             leave_task(loop, outer)
         try:
-            PyContext_Enter(context)
-            try:
-                # Borrowed, and read before anything else can run: one callable serves all tasks.
-                s.task = <PyObject *>task
-                hr_call_type(step)(step, NO_ARGS, NULL)
-            finally:
-                s.task = NULL
-                PyContext_Exit(context)
+            step_in(context, task)
         finally:
             if outer is not None:
                 enter_task(loop, outer)
@@ -484,6 +478,7 @@ cdef class SpawnerStdlib(Spawner):
     cdef object loop
 
     def __cinit__(self, loop):
+        self.spawn = self.spawn_task
         self.loop = loop
 
     def spawn_task(self, coro):
@@ -497,6 +492,7 @@ cdef class SpawnerLater(Spawner):
     cdef object create_task
 
     def __cinit__(self, loop):
+        self.spawn = self.spawn_task
         self.create_task = loop.create_task
 
     def spawn_task(self, coro):

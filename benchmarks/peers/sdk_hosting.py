@@ -1,0 +1,46 @@
+"""What the servers on both versions of the official Python SDK share: their arguments, schemas, and how they are hosted."""
+
+import asyncio
+import sys
+from typing import Any
+
+from tools import TOOLS
+
+BY_NAME = {tool.__name__: tool for tool in TOOLS}
+_NAMES = {str: "string", int: "integer", float: "number"}
+
+where, mode, level = [*sys.argv[1:], "default", "high"][:3] if len(sys.argv) < 4 else sys.argv[1:4]
+fast = mode == "fast"
+
+
+def schema_of(tool: Any) -> dict[str, Any]:
+    """The schema of a tool's arguments, as a low-level server states it."""
+    properties = {n: {"type": _NAMES[t]} for n, t in tool.__annotations__.items() if n != "return"}
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+async def _low_stdio(app: Any) -> None:
+    from mcp.server.stdio import stdio_server
+
+    async with stdio_server() as (read, write):
+        await app.run(read, write, app.create_initialization_options())
+
+
+def host(app: Any, http_app: Any) -> None:
+    """Runs ``app`` on stdio, or what ``http_app()`` gives over HTTP, as the command line says."""
+    if where == "stdio":
+        if fast:
+            import uvloop
+
+            uvloop.install()
+        if level == "high":
+            app.run("stdio")
+        else:
+            asyncio.run(_low_stdio(app))
+    else:
+        import uvicorn
+
+        options: dict[str, Any] = (
+            {"loop": "uvloop", "http": "httptools"} if fast else {"loop": "asyncio", "http": "h11"}
+        )
+        uvicorn.run(http_app(), host="127.0.0.1", port=int(where), log_level="error", access_log=False, **options)
