@@ -83,6 +83,12 @@ def test_one_file_one_concept(path: Path) -> None:
         assert lines <= limit, f"{name} has {lines} lines (limit {limit})"
 
 
+@pytest.mark.parametrize("path", [*COMPILED, *PARTS, *sorted((ROOT / "csrc").glob("*.[ch]"))], ids=lambda p: str(p.relative_to(ROOT)))
+def test_compiled_sources_keep_to_the_line(path: Path) -> None:
+    """Ruff does not read them."""
+    assert [n for n, line in enumerate(path.read_text().splitlines(), 1) if len(line) > 120] == []
+
+
 @pytest.mark.parametrize("path", [p for p in MODULES if not p.name.startswith("_") or p.name == "__init__.py"], ids=lambda p: str(p.relative_to(SRC)))
 def test_public_modules_say_what_they_export(path: Path) -> None:
     tree = ast.parse(path.read_text())

@@ -346,7 +346,8 @@ cdef class HttpLane(Lane):
                     and self.side.env.kind == HR_ERROR:
                 self.verdict("rpc_error", f"HTTP {self.head.status}: " + quoted(p, n))
             else:
-                self.verdict("http_status", f"HTTP {self.head.status} to {shot.method}" + (": " + quoted(p, n) if n else ""))
+                said = ": " + quoted(p, n) if n else ""
+                self.verdict("http_status", f"HTTP {self.head.status} to {shot.method}{said}")
             if self.head.status == 404 and self.session is not None and self.session is self.base:
                 self.opened = PyTuple_GET_SIZE(self.side.opening) == 0      # the session is gone
                 self.base = None

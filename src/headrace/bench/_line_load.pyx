@@ -43,6 +43,7 @@ cdef enum:
 cdef double EOF_TIME = 0.25  # s
 cdef dict ANSWERS = {"result": RESULT, "stream": STREAM, "accepted": ACCEPTED, "ended": ENDED, "listen": LISTEN}
 cdef bytes PROGRESS = b'"notifications/progress"'
+cdef bytes CANCEL = b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}\n'
 cdef bytes ACKNOWLEDGED = b'"notifications/subscriptions/acknowledged"'
 
 
@@ -199,7 +200,7 @@ cdef class LineLane(Lane):
         """A listen was held open long enough."""
         cdef LineConn conn = self.conn
         if conn.state == CONN_UP:
-            conn.out.put_bytes(b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}\n' % self.id)
+            conn.out.put_bytes(CANCEL % self.id)
             conn.touch()
         if len(conn.late) < LATE_MAX:
             conn.late.add(self.id)

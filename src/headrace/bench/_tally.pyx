@@ -129,7 +129,8 @@ cdef class Tally:
     @property
     def error_list(self):
         """``(kind, count, sample)``, the most frequent first."""
-        return sorted(((kind, count, sample) for kind, (count, sample) in self.errors.items()), key=lambda e: (-e[1], e[0]))
+        found = [(kind, count, sample) for kind, (count, sample) in self.errors.items()]
+        return sorted(found, key=lambda e: (-e[1], e[0]))
 
     def latency(self):
         """One histogram of all operations."""

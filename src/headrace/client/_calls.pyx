@@ -175,7 +175,8 @@ cdef class ToolCall(PendingCall):
         raw = self.encoded()
         self.arguments = None
         if caller._http is not None and (
-            (recovery is not None and recovery.running) or (caller._headers is not None and self.name in caller._headers)
+            (recovery is not None and recovery.running)
+            or (caller._headers is not None and self.name in caller._headers)
         ):
             return self.go_on(caller._call_long(self.name, prefix + raw, raw, self.limit))
         if recovery is not None:

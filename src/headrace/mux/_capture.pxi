@@ -168,7 +168,8 @@ def capture(Exchange origin not None, Handler handler not None, bytes params, *,
 
     What the handler sends goes out as a notification of `origin`, unless it is detached; ``detach(run)`` is
     called before the handler starts, for runs that are detached from the start. `asker` takes the handler's
-    questions to the client instead of the origin's own. `starter` is what the handler finds as the run's. The handler's first step has run when this returns.
+    questions to the client instead of the origin's own. `starter` is what the handler finds as the run's. The
+    handler's first step has run when this returns.
     Raises RpcError when `params` is no JSON object within the bounds of the connection. Whoever awaits the
     future cancels the returned run when it is cancelled itself: ``await run`` does that.
     """

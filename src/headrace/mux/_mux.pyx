@@ -38,14 +38,6 @@ from headrace.wire._envelope cimport Envelope, batch_items, envelope_from, envel
 from headrace.wire._outbuf cimport Outbuf
 cimport cython
 
-cdef extern from *:
-    """
-    #ifndef HR_DEBUG
-    #define HR_DEBUG 0
-    #endif
-    """
-    const int HR_DEBUG
-
 __all__ = (
     "Captured", "Diverted", "Exchange", "FrameSink", "FunctionHandler", "Handler", "Mux", "PendingCall", "RawResult",
     "Revision", "Runtime", "Sink", "Starter", "capture", "live_objects", "serve_batch",
@@ -439,7 +431,8 @@ cdef class Mux:
         self.send(call, method.encode(), params, name, timeout, latest)
         return call
 
-    cdef int send(self, PendingCall call, bytes method, bytes params, str name, double timeout, double latest) except -1:
+    cdef int send(self, PendingCall call, bytes method, bytes params, str name, double timeout,
+                  double latest) except -1:
         """Sends a call whose `sink` and `method` are set."""
         cdef Sink paused, sink = call.sink
         cdef double now

@@ -16,9 +16,10 @@ cdef class Runtime:
     """What the mux needs of an event loop, as plain callables.
 
     `create_future()`, `call_soon(callback)`, `call_at(when, callback)` -> handle with ``cancel()``,
-    `time()` in seconds, `spawn(coroutine)` -> task whose first step has run (the method of a Starter: it is asked itself), `run_thread(function,
-    *args)` -> future, `post(function, *args)` from any thread (runs on the loop, before the results of
-    later thread calls), `report(message, exception)` for faults that no caller gets to see.
+    `time()` in seconds, `spawn(coroutine)` -> task whose first step has run (where it is the method of a
+    Starter, handlers start by that one's `start`), `run_thread(function, *args)` -> future, `post(function,
+    *args)` from any thread (runs on the loop, before the results of later thread calls), `report(message,
+    exception)` for faults that no caller gets to see.
     `max_in_flight` bounds the requests being handled over all muxes that share this runtime; `max_unsent`
     the output, in bytes, that the peers of all `links` have not taken. `clock()` gives seconds for stamps of
     events, any clock that only counts up; the default is `time`.

@@ -134,9 +134,9 @@ cdef class ToolHandler(Handler):
     the call with an isError answer (0: none).
     """
 
-    def __init__(self, str name not None, function, *, decode, repair, describe, render, tuple positional, tuple keyword=(),
-                 context_type=None, Py_ssize_t context_at=-1, str context_keyword=None, int mode=MODE_ASYNC,
-                 bint keep_bytes=False, bint plain_text=True, promised=None, double timeout=0):
+    def __init__(self, str name not None, function, *, decode, repair, describe, render, tuple positional,
+                 tuple keyword=(), context_type=None, Py_ssize_t context_at=-1, str context_keyword=None,
+                 int mode=MODE_ASYNC, bint keep_bytes=False, bint plain_text=True, promised=None, double timeout=0):
         self.name = name
         self.method = "tools/call"
         self.function = function
@@ -383,7 +383,8 @@ cdef class NamedHandler(Handler):
 
     `handlers` maps names (UTF-8 bytes) to handlers and is shared with the registry that fills it;
     `missing(name)` makes the RpcError for a name that is not there (JR-35). `guard(exchange, name)`, where it
-    is set, sees requests whose params have a ``task`` before a handler that makes no tasks; it gives the RpcError to answer with, or None.
+    is set, sees requests whose params have a ``task`` before a handler that makes no tasks; it gives the
+    RpcError to answer with, or None.
     """
 
     def __init__(self, dict handlers not None, missing):

@@ -121,7 +121,8 @@ cdef class Endpoint:
         # Timeouts are counted in ticks: nothing on the way of a request asks for the time.
         self.tick_seconds = min(max(min(times[:6]) / 8, 0.02), 0.5)
         (self.header_ticks, self.body_ticks, self.idle_ticks, self.write_ticks, self.comment_ticks,
-         self.linger_ticks, self.body_total_ticks, self.resume_ticks) = [min(int(t / self.tick_seconds) + 1, 0x7FFFFFFF) for t in times]
+         self.linger_ticks, self.body_total_ticks, self.resume_ticks) = [
+            min(int(t / self.tick_seconds) + 1, 0x7FFFFFFF) for t in times]
 
     def __repr__(self):
         return f"<Endpoint {self.path.decode()}, {len(self.links)} connections>"

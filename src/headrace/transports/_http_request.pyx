@@ -292,8 +292,8 @@ cdef class ClientRequest(HttpRequest):
                                                headers=self.fields)
         elif location:
             self.problem = HttpStatusError(
-                f"HTTP {h.status} for {self.what()}: the server has moved to {location[:500]!r}; use that URL", h.status,
-                headers=self.fields)
+                f"HTTP {h.status} for {self.what()}: the server has moved to {location[:500]!r}; use that URL",
+                h.status, headers=self.fields)
         else:
             self.problem = HttpStatusError(f"HTTP {h.status} for {self.what()}", h.status, headers=self.fields)
         return BODY_DISCARD
@@ -531,12 +531,14 @@ cdef class ClientCall(ClientRequest):
             return self.failed(exc)
         how = "ended" if exc is None else f"broke ({exc})"
         if channel._modern or self.method == b"initialize" or channel.pool.closed:
-            return self.failed(ConnectionClosed(f"the event stream {how} before the answer to {self.method.decode()} came"))
+            return self.failed(ConnectionClosed(
+                f"the event stream {how} before the answer to {self.method.decode()} came"))
         if reconnect is None:
             reconnect = Reconnect(channel.mux.runtime, channel.limits)
         reconnect.ended(framer, self.news)
         if reconnect.last_id is None or not carriable(reconnect.last_id):
-            return self.failed(ConnectionClosed(f"the event stream {how} before the answer to {self.method.decode()} came"))
+            return self.failed(ConnectionClosed(
+                f"the event stream {how} before the answer to {self.method.decode()} came"))
         if reconnect.exhausted():
             if isinstance(exc, HttpStatusError):
                 return self.failed(exc)
@@ -553,7 +555,8 @@ cdef class ClientCall(ClientRequest):
             return 0
         if self.status == 404 and self.session_id is not None:
             # The request has run, or runs: with the session its answer is gone (HO-32). It is not sent again.
-            return self.failed(ConnectionClosed(f"the session ended before the answer to {self.method.decode()} came (HTTP 404)"))
+            return self.failed(ConnectionClosed(
+                f"the session ended before the answer to {self.method.decode()} came (HTTP 404)"))
         exc = self.status_error(p, n)
         if passing(self.status):
             return self.stream_ended(None, exc)
