@@ -389,3 +389,55 @@ def test_fixed_id_is_still_checked(run):
             assert good.ok_total == 5 and kinds(bad) == {"wrong_id": 5}
 
     run(body)
+
+
+# --- the sessions of connections are ended at the server --------------------------------------------------
+
+SESSION = (step("initialize", opens_session=True),)
+END = (Step(before=b"", method="DELETE", headers=(("MCP-Protocol-Version", "2025-11-25"),), answer="ended"),)
+
+
+def with_sessions(seen, end):
+    """A server that gives every ``initialize`` a session of its own; ``end`` answers a DELETE."""
+
+    def reply(request):
+        if request["verb"] == "DELETE":
+            seen.append(request["fields"]["mcp-session-id"])
+            return end
+        if request["message"]["method"] == "initialize":
+            count[0] += 1
+            return http(answer(request["id"]), more=f"Mcp-Session-Id: s{count[0]}\r\n")
+        return http(answer(request["id"]))
+
+    count = [0]
+    return reply
+
+
+@pytest.mark.parametrize("end", [b"HTTP/1.1 204 No Content\r\n\r\n", http("no", status="405 Method Not Allowed"), b"garbage", None, []])
+def test_ho33_sessions_of_a_run_are_ended_after_it(run, end):
+    """Whatever the server says to it, or when it says nothing: the counts of the run are what they were."""
+
+    async def body():
+        seen = []
+        async with Server(with_sessions(seen, end)) as server:
+            async with asyncio.timeout(10):
+                tally = await drive(plan_for(server.port, opening=SESSION, closing=END, connections=3, requests=9))
+        assert sorted(seen) == ["s1", "s2", "s3"]
+        assert (tally.ok_total, tally.failed_total, tally.error_list) == (9, 0, [])
+
+    run(body)
+
+
+def test_a_server_that_is_gone_is_not_waited_for_at_the_end(run):
+    async def body():
+        seen = []
+        async with Server(with_sessions(seen, b"")) as server:
+            load = Load(plan_for(server.port, opening=SESSION, closing=END, connections=2), asyncio.get_running_loop())
+            side = HttpSide(load)
+            await side.open()
+        async with asyncio.timeout(5):
+            await side.close()
+        assert seen == []
+        await side.close()
+
+    run(body)

@@ -211,8 +211,8 @@ def test_a_run_is_compared_with_the_one_before(demo, tmp_path):
 # --- while it runs -------------------------------------------------------------------------------------
 
 
-def interrupted(arguments, when, tmp_path):
-    """Runs until ``when`` is on stderr, then one Ctrl-C; gives status, stdout, stderr."""
+def interrupted(arguments, when, number=signal.SIGINT):
+    """Runs until ``when`` is on stderr, then one signal; gives status, stdout, stderr."""
     child = subprocess.Popen([*HEADRACE, "bench", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENV)
     lines = []
     try:
@@ -220,7 +220,7 @@ def interrupted(arguments, when, tmp_path):
             lines.append(line)
             if re.search(when, line):
                 break
-        child.send_signal(signal.SIGINT)
+        child.send_signal(number)
         out, err = child.communicate(timeout=30)
         return child.returncode, out, "".join(lines) + err
     finally:
@@ -229,12 +229,13 @@ def interrupted(arguments, when, tmp_path):
             child.communicate()
 
 
-def test_ctrl_c_shows_what_was_measured(demo, tmp_path):
+@pytest.mark.parametrize("number, status", [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["ctrl-c", "term"])
+def test_a_signal_shows_what_was_measured(demo, tmp_path, number, status):
     report = tmp_path / "r.json"
-    status, out, err = interrupted(
-        ["echo", "text=x", "-d", "1h", "--warmup", "0", "--progress", "--json", str(report), *demo], r"/s .* in flight .* left", tmp_path
+    ended, out, err = interrupted(
+        ["echo", "text=x", "-d", "1h", "--warmup", "0", "--progress", "--json", str(report), *demo], r"/s .* in flight .* left", number
     )
-    assert status == 130, (out, err)
+    assert ended == status, (out, err)
     assert re.search(r"calls +[\d,]+ right, 0 failed", out)
     assert read_report(report.read_bytes()).totals.ok > 0
 

@@ -431,8 +431,9 @@ cdef class HttpLane(Lane):
             self.load.right(self)
             return self.next()
         self.opening = False
-        self.opened = True
-        self.base = self.session
+        if not self.side.closed:
+            self.opened = True
+            self.base = self.session
         if self.waiter is not None:
             waiter = self.waiter
             self.waiter = None

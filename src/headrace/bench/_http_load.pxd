@@ -95,7 +95,7 @@ cdef class HttpSide:
     cdef uint64_t max_body, max_kept, kept      # bytes of answers that are not complete
     cdef object ssl
     cdef list addresses
-    cdef tuple operations, opening
+    cdef tuple operations, opening, closing
     cdef bint fixed_id
     cdef bint closed
     cdef char *scratch
@@ -103,3 +103,4 @@ cdef class HttpSide:
     cdef hr_envelope env
 
     cdef int reserve(self, size_t n) except -1
+    cdef object hush(self, HttpLane lane)

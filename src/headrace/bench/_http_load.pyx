@@ -74,6 +74,7 @@ cdef int64_t SILENCE = 500_000_000       # ns; after it a server may be closing 
 cdef int64_t TAIL_TIME = 250_000_000     # ns; that an event stream may go on after its answer
 cdef int64_t GIVE_UP = 5_000_000_000     # ns; without a connection (or the plan's timeout, if that is longer)
 cdef double RETRY = 0.05                 # s; between two attempts to connect
+cdef double ENDING = 1.0                 # s; that a server gets to end the sessions of a run
 cdef dict ANSWERS = {"result": A_RESULT, "stream": A_STREAM, "accepted": A_ACCEPTED, "ended": A_ENDED,
                      "listen": A_LISTEN}
 
@@ -180,6 +181,7 @@ cdef class HttpSide:
         self.ssl = (ssl or tls.create_default_context()) if target.tls else None
         self.fixed_id = plan.fixed_id
         self.opening = tuple([make_shot(step, target, host, plan.fixed_id) for step in plan.opening])
+        self.closing = tuple([make_shot(step, target, host, plan.fixed_id) for step in plan.closing])
         self.operations = tuple([tuple([make_shot(step, target, host, plan.fixed_id) for step in op.steps])
                                  for op in plan.operations])
         for op in plan.operations:
@@ -224,26 +226,39 @@ cdef class HttpSide:
         async with gate:
             if not self.opening:
                 return await self.connect(lane)
-            lane.waiter = self.load.loop.create_future()
-            lane.opening = True
-            lane.script = self.opening
-            lane.step = 0
-            lane.session = None
-            lane.dial()
-            waiter = lane.waiter
-            try:
-                # Steps have their own time; nobody sweeps yet.
-                async with asyncio.timeout(self.plan.timeout_s * (1 + len(self.opening))):
-                    return await waiter
-            except TimeoutError:
-                lane.waiter = None
-                lane.opening = False
-                if lane.task is not None:
-                    lane.task.cancel()
-                lane.drop()
-                lane.state = IDLE
-                lane.deadline = 0
-                return ("timeout", f"no answer to {(<Shot>self.opening[lane.step]).method}")
+            # Steps have their own time; nobody sweeps yet.
+            return await self.aside(lane, self.opening, None, self.plan.timeout_s * (1 + len(self.opening)))
+
+    async def aside(self, HttpLane lane, tuple script, bytes session, double seconds):
+        """Runs steps on an idle lane that are not measured. The failure, or None."""
+        waiter = lane.waiter = self.load.loop.create_future()
+        lane.opening = True
+        lane.script = script
+        lane.step = 0
+        lane.session = session
+        lane.send()
+        try:
+            async with asyncio.timeout(seconds):
+                return await waiter
+        except TimeoutError:
+            lane.waiter = None
+            lane.opening = False
+            self.hush(lane)
+            return ("timeout", f"no answer to {(<Shot>script[lane.step]).method}")
+
+    cdef object hush(self, HttpLane lane):
+        """Ends whatever a lane does, and its connection. What is to be waited for, or None."""
+        cdef object task = lane.task
+        lane.deadline = 0
+        if lane.pause is not None:
+            lane.pause.cancel()
+            lane.pause = None
+        if task is not None:
+            task.cancel()
+            lane.task = None
+        lane.state = IDLE
+        lane.drop()
+        return task
 
     async def connect(self, HttpLane lane):
         """Opens the socket of a lane. The lane goes on in HttpLink.connection_made; for a lane that waits for nothing
@@ -301,20 +316,24 @@ cdef class HttpSide:
             self.load.drain()
 
     async def close(self):
-        """Closes all connections. Safe to repeat."""
+        """Ends the sessions of connections at the server, then closes all of them. Safe to repeat."""
         cdef HttpLane lane
         self.closed = True
-        tasks = []
-        for lane in self.lanes:
-            lane.deadline = 0
-            if lane.pause is not None:
-                lane.pause.cancel()
-            if lane.task is not None:
-                lane.task.cancel()
-                tasks.append(lane.task)
-                lane.task = None
-            lane.state = IDLE
-            lane.drop()
+        if self.closing:
+            await asyncio.gather(*[self.part(lane) for lane in self.lanes])
+        tasks = [task for task in [self.hush(lane) for lane in self.lanes] if task is not None]
         if tasks:
             await asyncio.wait(tasks)
         await asyncio.sleep(0)
+
+    async def part(self, HttpLane lane):
+        """A session that this run has opened is no burden on the server after it. One try, in bounded time."""
+        cdef bytes session = lane.base
+        if session is None or lane.given_up:
+            return
+        if lane.state != IDLE or lane.task is not None:
+            task = self.hush(lane)
+            if task is not None:
+                await asyncio.wait([task])
+        lane.base = None
+        await self.aside(lane, self.closing, session, ENDING)

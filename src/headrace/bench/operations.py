@@ -55,13 +55,19 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     revision: str
     operations: tuple[Operation, ...]
     opening: tuple[Step, ...]
+    closing: tuple[Step, ...]
     server_name: str = ""
     server_version: str = ""
 
     def plan(self, **load: Any) -> Plan:
         """The plan; ``load`` are its other members: connections, in_flight, duration_s, ..."""
         return Plan(
-            target=self.target, revision=self.revision, operations=self.operations, opening=self.opening, **load
+            target=self.target,
+            revision=self.revision,
+            operations=self.operations,
+            opening=self.opening,
+            closing=self.closing,
+            **load,
         )
 
 
@@ -119,6 +125,7 @@ async def prepare(target: Any, entries: Iterable[Entry], *, verify: bool = True,
             revision=client.protocol_version,
             operations=tuple(operations),
             opening=() if maker.modern else maker.opening(),
+            closing=(maker.ending(),) if maker.http and not maker.modern else (),
             server_name=info.name if info is not None else "",
             server_version=info.version if info is not None else "",
         )
@@ -162,11 +169,14 @@ class _Maker:
                     "sessions are measured over HTTP"
                 )
             inner = [await self._step(one) for one in entry.calls]
-            end = Step(before=b"", method="DELETE", headers=self._headers("", None), answer="ended")
-            steps = (*self.opening(), *inner, end)
+            steps = (*self.opening(), *inner, self.ending())
         else:
             steps = (await self._step(entry),)
         return Operation(name=entry.name, weight=entry.weight, steps=steps)
+
+    def ending(self) -> Step:
+        """The end of a session."""
+        return Step(before=b"", method="DELETE", headers=self._headers("", None), answer="ended")
 
     def opening(self) -> tuple[Step, ...]:
         """The handshake of a session."""

@@ -87,6 +87,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     revision: str
     opening: tuple[Step, ...] = ()
     """Sent once on every connection before anything is measured: the handshake of a session."""
+    closing: tuple[Step, ...] = ()
+    """Sent over HTTP for every session of a connection once everything is measured: it is ended at the server."""
     connections: int = 1
     in_flight: int = 1
     """Calls in flight on each connection; HTTP/1.1 carries one."""

@@ -50,7 +50,8 @@ Before and after a change, and what of it is noise:
 Without --rate a call leaves when the one before it is answered (closed loop). With --rate calls are due by the
 clock, and one that had to wait counts from when it was due: that is what users of a server wait.
 
-Exit status: 0 every answer right, 1 some call failed, 2 bad usage, 130 ended by Ctrl-C (what was measured is shown).
+Exit status: 0 every answer right, 1 some call failed, 2 bad usage, 130 ended by Ctrl-C and 143 by SIGTERM (what was
+measured is shown).
 """
 
 _OPTIONS = (
@@ -193,6 +194,8 @@ class _Bench:
     def __init__(self, ctx: click.Context, rest: list[str], options: dict[str, Any]) -> None:
         self.ctx = ctx
         self.options = options
+        self.ended_by = signal.SIGINT
+        """The signal that ended the run, if one did."""
         self.command: list[str] | None = ctx.obj
         self.server = None if self.command is not None or not rest else rest.pop(0)
         if self.server is not None and "=" in self.server and "://" not in self.server:
@@ -276,7 +279,7 @@ class _Bench:
             file.flush()
             raise failure
         if stop.requested:
-            return 130
+            return 128 + self.ended_by
         return 0 if report.totals.ok and not report.totals.failed else 1
 
     # --- the run ----------------------------------------------------------------------------------------
@@ -296,12 +299,11 @@ class _Bench:
                 payload=self.options["payload"], pid=self.options["pid"],
             )  # fmt: skip
             loop = asyncio.get_running_loop()
-            task = asyncio.current_task()
-            assert task is not None
+            # Until here a signal ends the process in its usual way; from here on there is something to show.
             loop.add_signal_handler(signal.SIGINT, stop.request)
-            for name in ("SIGTERM", "SIGHUP"):
-                if signal.getsignal(getattr(signal, name)) is signal.SIG_DFL:
-                    loop.add_signal_handler(getattr(signal, name), task.cancel)
+            for number in (signal.SIGTERM, signal.SIGHUP):
+                if signal.getsignal(number) is signal.SIG_DFL:
+                    loop.add_signal_handler(number, self._ended_by, number, stop)
             return await run(plan, about=about, on_progress=live, stop=stop)
 
         try:
@@ -313,10 +315,13 @@ class _Bench:
             raise Failure(str(exc)) from exc
         except LoadProcessFailed as exc:
             raise Failure(str(exc)) from exc
-        except asyncio.CancelledError:
-            raise Failure("ended by a signal") from None
         finally:
             live.clear()
+
+    def _ended_by(self, number: signal.Signals, stop: Stop) -> None:
+        """SIGTERM and SIGHUP end a run as Ctrl-C does: what was measured is shown."""
+        self.ended_by = number
+        stop.request()
 
     async def _entries(self) -> tuple[Entry, ...]:
         """What is to be measured."""
