@@ -39,7 +39,7 @@ $(VENV)/.ready: pyproject.toml
 	@echo "setting up $(VENV)"
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
 	@$(PY) -m pip install -q -U pip
-	@$(call REQUIREMENTS,base cli) > $(VENV)/requirements.txt && $(PY) -m pip install -q -r $(VENV)/requirements.txt
+	@$(call REQUIREMENTS,base cli schema) > $(VENV)/requirements.txt && $(PY) -m pip install -q -r $(VENV)/requirements.txt
 	@$(PY) -c "import sysconfig, pathlib; pathlib.Path(sysconfig.get_path('purelib'), 'headrace.pth').write_text('$(CURDIR)/src\n')"
 	@printf '#!/bin/sh\nexec "%s" -m headrace "$$@"\n' "$(abspath $(PY))" > $(BIN)/headrace && chmod +x $(BIN)/headrace
 	@touch $@

@@ -87,6 +87,7 @@ setup(
     ext_modules=cythonize(
         extensions(),
         include_path=["src"],
+        quiet="-q" in sys.argv,
         nthreads=min(os.cpu_count() or 1, 4) if sys.platform == "linux" else 0,
         compiler_directives={
             "language_level": "3",

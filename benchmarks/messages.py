@@ -23,8 +23,8 @@ RUNNING_ID = "0000000"
 
 
 def call_body(tool: str, arguments: str, *, modern: bool, id: str = "7", noted: bool = False) -> str:
-    """A tools/call. ``noted``: with a progress token, in the modern era."""
-    meta = "," + (META_NOTED if noted else META) if modern else ""
+    """A tools/call. ``noted``: with a progress token."""
+    meta = "," + (META_NOTED if noted else META) if modern else ',"_meta":{"progressToken":1}' if noted else ""
     return f'{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{tool}","arguments":{arguments}{meta}}}}}'
 
 
@@ -48,9 +48,11 @@ def modern_call(tool: str, arguments: str, *, id: str = RUNNING_ID, noted: bool 
     return http_request(call_body(tool, arguments, modern=True, id=id, noted=noted), modern_headers("tools/call", tool))
 
 
-def session_call(headers: dict[str, str], tool: str, arguments: str, *, id: str = RUNNING_ID) -> bytes:
+def session_call(
+    headers: dict[str, str], tool: str, arguments: str, *, id: str = RUNNING_ID, noted: bool = False
+) -> bytes:
     """A whole HTTP request of revision 2025-11-25 with the headers of :func:`open_session`."""
-    return http_request(call_body(tool, arguments, modern=False, id=id), headers)
+    return http_request(call_body(tool, arguments, modern=False, id=id, noted=noted), headers)
 
 
 def open_session(port: int) -> dict[str, str]:

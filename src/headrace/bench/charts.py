@@ -137,6 +137,8 @@ def _curve(latency: Latency) -> list[tuple[float, float]]:
 
 
 _STOPS = (0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9999, 0.99999)
+_LABEL = 56.0
+"""Units of width that a label of a percentile wants."""
 _MARKS = (0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999, 0.999999)
 
 
@@ -158,7 +160,11 @@ def percentiles(runs: Sequence[tuple[str, str, Latency]]) -> str:
     shown = [p for p in _MARKS if math.log10(1 / (1 - p)) <= tail + 1e-9]
     if len(shown) > 5:
         shown.remove(0.5)
-    places = [(x.at(math.log10(1 / (1 - p))), _percentile(p)) for p in shown]
+    places: list[tuple[float, str]] = []
+    for p in shown:
+        place = x.at(math.log10(1 / (1 - p)))
+        if not places or place - places[-1][0] >= _LABEL:  # the labels of many nines are long
+            places.append((place, _percentile(p)))
     body += _columns(places, lines=True)
     for (_, style, _), curve in reversed(list(zip(runs, curves, strict=True))):
         points = [(x.at(math.log10(1 / rest)), y.at(us)) for rest, us in curve]

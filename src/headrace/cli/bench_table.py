@@ -202,7 +202,9 @@ def _histogram(latency: Latency, file: IO[str]) -> list[str]:
     for row, count in enumerate(counts):
         edge = units.latency(low * (high / low) ** ((row + 1) / _ROWS))
         bar = block * math.ceil(count / most * _BARS)
-        lines.append(f"  {'up to ' + edge:>16}  {bar:<{_BARS}}  {count / total * 100:6.2f} %")
+        share = count / total * 100
+        shown = "<0.01" if 0 < share < 0.005 else f"{share:.2f}"
+        lines.append(f"  {'up to ' + edge:>16}  {bar:<{_BARS}}  {shown:>6} %")
     return lines
 
 
