@@ -38,9 +38,9 @@ cdef enum:
 
 cdef bint POSIX = sys.platform != "win32"
 
-# A peer can run while this process does not sleep. Where the two are bound to one processor of several, `soon`
-# finds out that it waits in vain.
-cdef bint SEVERAL = (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1) > 1
+# A peer can run while this process does not sleep, also where this one is bound to a processor. Where the two are
+# bound to the same one of several, `soon` finds out that it waits in vain.
+cdef bint SEVERAL = (os.cpu_count() or 1) > 1
 
 # Between two reads nobody holds a read buffer: one serves all idle connections. Guarded by the GIL.
 cdef PyObject *spare = NULL
