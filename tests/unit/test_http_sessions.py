@@ -44,7 +44,7 @@ class Owner:
     def session_ended(self, session):
         self.sessions.discard(session)
 
-    def notified(self, session, envelope):
+    def notified(self, session, envelope, sink):
         pass
 
 

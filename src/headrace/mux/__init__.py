@@ -1,6 +1,7 @@
 """The multiplexer (L4): JSON-RPC calls and requests over sinks, without any event loop."""
 
 from headrace.mux._mux import (
+    AnyMethod,
     Captured,
     Diverted,
     Exchange,
@@ -20,6 +21,7 @@ from headrace.mux._mux import (
 from headrace.mux.gate import Gate
 
 __all__ = (
+    "AnyMethod",
     "Captured",
     "Diverted",
     "Exchange",

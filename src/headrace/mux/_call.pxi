@@ -23,9 +23,23 @@ cdef class PendingCall:
             return (yield from self.future.__await__())
         except BaseException:
             # The answer's own exceptions come after the call has left the table.
-            if self.mux.pending.get(self.id) is self:
+            if self.mux.pending.get(self.key) is self:
                 self.cancel()
             raise
+
+    cdef int take_id(self, object id) except -1:
+        """The caller chose the id. It is sent as it is; "7" and 7 correlate with the same answers."""
+        if type(id) is int:
+            self.token = b"%d" % id
+            self.key = id
+        elif type(id) is str:
+            self.token = encode(id)
+            self.key = key_of_text(id)
+        else:
+            raise TypeError(f"a request id is a string or an integer, not {type(id).__name__}")
+        if type(self.key) is int and -(1 << 62) < self.key < 1 << 62:
+            self.id = self.key
+        return 0
 
     cdef int resolve(self, const hr_token *result) except -1:
         cdef object value
@@ -49,8 +63,8 @@ cdef class PendingCall:
 
     def fail(self, exc):
         """Ends the call with `exc`: for transports that know it cannot be answered any more (B82)."""
-        if self.mux.pending.get(self.id) is self:
-            del self.mux.pending[self.id]
+        if self.mux.pending.get(self.key) is self:
+            del self.mux.pending[self.key]
         self.reject(exc)
 
     def attach(self, record):
@@ -63,20 +77,20 @@ cdef class PendingCall:
             self.followed = True
             self.deadline = 0
             self.extend = False
-            self.mux.pending[self.id] = self
+            self.mux.pending[self.key] = self
 
     def unfollow(self):
         """The task has ended, or nobody waits for it."""
         if self.followed:
             self.followed = False
-            self.mux.pending.pop(self.id, None)
+            self.mux.pending.pop(self.key, None)
 
     def cancel(self, reason=None):
         """Gives the call up and tells the peer in the transport's way (MX-11, B75). Does nothing after
         its end."""
         try:
-            if self.mux.pending.get(self.id) is self:
-                del self.mux.pending[self.id]
+            if self.mux.pending.get(self.key) is self:
+                del self.mux.pending[self.key]
                 if not self.sink.closed:
                     self.sink.drop_call(self, None if reason is None else text_of(reason))
         finally:
@@ -119,3 +133,26 @@ cdef class PendingCall:
                 raise
             except BaseException as exc:
                 self.mux.gate.progress_failed(exc)
+
+
+cdef object key_of_text(str text):
+    """The key of an id that came as a string: a number when it spells one."""
+    if text.isascii() and (text.isdigit() or (text[:1] == "-" and text[1:].isdigit())) and len(text) < 19:
+        return int(text)
+    return text
+
+
+cdef object key_of_token(const hr_token *token):
+    """The key that a progress token stands for; None for what is none."""
+    if token.type == HR_T_INT:
+        return token_int(token)
+    return key_of_text(token_str(token)) if token.type == HR_T_STRING else None
+
+
+cdef object pop_chosen(Mux mux, const hr_envelope *env):
+    """The call whose id its answer names in another way than as a small number, or None."""
+    cdef object id
+    if not mux.chosen or not env.id_usable:
+        return None
+    id = decode_any(token_bytes(&env.id))
+    return mux.pending.pop(key_of_text(id) if type(id) is str else id, None)

@@ -26,6 +26,8 @@ cdef class Exchange:
     @property
     def method(self):
         """The method of the request, where its handler was told; else None."""
+        if self.named is not None:
+            return self.named
         return None if self.handler is None else self.handler.method
 
     @property

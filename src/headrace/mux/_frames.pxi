@@ -113,9 +113,13 @@ cdef bytes error_frame(bytes id, object error, Runtime runtime):
         b"" if id is None else b'"id":' + id + b",", int(code), encode(text_of(error.message)), data)
 
 
-cdef int put_request(Outbuf out, long long id, bytes method, bytes params) except -1:
+cdef inline int put_id(Outbuf out, PendingCall call) except -1:
+    return out.put_int(call.id) if call.token is None else out.put_bytes(call.token)
+
+
+cdef int put_request(Outbuf out, PendingCall call, bytes method, bytes params) except -1:
     out.put(b'{"jsonrpc":"2.0","id":', 22)
-    out.put_int(id)
+    put_id(out, call)
     out.put(b',"method":"', 11)
     out.put_bytes(method)
     if params is None:

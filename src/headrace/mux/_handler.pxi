@@ -4,17 +4,18 @@
 cdef class Revision:
     """The prepared tables of one protocol revision.
 
-    `requests` maps a method name (bytes) to its Handler. `tail` closes every result object: ``b"}"``,
-    or for the modern era the members that every result carries (JR-10, VN-30).
+    `requests` maps a method name (bytes) to its Handler, `fallback` serves all others. `tail` closes every
+    result object: ``b"}"``, or for the modern era the members that every result carries (JR-10, VN-30).
     """
 
-    def __init__(self, str name not None, *, bint modern, dict requests=None, bytes tail=b"}"):
+    def __init__(self, str name not None, *, bint modern, dict requests=None, bytes tail=b"}", Handler fallback=None):
         self.name = name
         self.token = b'"' + name.encode() + b'"'
         self.version = name.encode()
         self.modern = modern
         self.structured = name >= "2025-06-18"
         self.requests = {} if requests is None else requests
+        self.fallback = fallback
         self.tail = tail
         self.last_method = b""
         self.last_handler = None
@@ -46,6 +47,8 @@ cdef class Revision:
         else:
             name = PyBytes_FromStringAndSize(method.p + 1, <Py_ssize_t>method.n - 2)
         found = self.requests.get(name)
+        if found is None:
+            found = self.fallback
         if found is not None:
             self.last_method = name
             self.last_handler = <Handler?>found
@@ -155,6 +158,28 @@ cdef class FunctionHandler(Handler):
         if hasattr(result, "__await__"):
             return ex.run_coroutine(result if hasattr(result, "send") else await_it(result))
         return ex.finish(result)
+
+
+cdef class AnyMethod(FunctionHandler):
+    """Serves whatever has no handler of its own (see Revision): for layers above that dispatch by
+    themselves. `function(exchange)` is a FunctionHandler's; ``exchange.method`` names the method.
+
+    `loose`: params may be an array, and a result any JSON value, as in bare JSON-RPC 2.0.
+    """
+
+    def __init__(self, function, *, bint urgent=False, bint cancellable=True, bint loose=False):
+        FunctionHandler.__init__(self, function, urgent=urgent, cancellable=cancellable)
+        self.loose = loose
+
+    cdef int start(self, Exchange ex, const hr_envelope *env) except -1:
+        ex.named = token_str(&env.method)
+        ex.keep(env)
+        return self.run(ex)
+
+    cdef object ready(self, Exchange ex, object result):
+        if self.loose and type(result) is not RawResult and not isinstance(result, BaseException):
+            return RawResult(one_line(<bytes>result if type(result) is bytes else encode(result)))
+        return Handler.ready(self, ex, result)
 
 
 async def await_it(awaitable):

@@ -45,6 +45,7 @@ cdef class Revision:
     cdef readonly bint structured        # results may hold structuredContent (2025-06-18 and later)
     cdef readonly dict requests          # method (bytes) -> Handler
     cdef bytes tail                      # closes a result object: b'}' or b',"resultType":...}'
+    cdef public Handler fallback         # serves every method that `requests` does not name, or None
     cdef bytes last_method               # one-entry cache in front of `requests`
     cdef Handler last_handler
 
@@ -56,6 +57,7 @@ cdef class Handler:
     cdef public bint urgent              # also served over the in-flight limit
     cdef public bint cancellable
     cdef public str method               # the method it serves, where its requests may ask for input
+    cdef public bint loose               # params and results may be any JSON, as in bare JSON-RPC
     cdef int start(self, Exchange ex, const hr_envelope *env) except -1
     cdef int again(self, Exchange ex) except -1
     cdef object ready(self, Exchange ex, object result)
@@ -67,6 +69,10 @@ cdef class FunctionHandler(Handler):
     cdef object function                 # (exchange) -> result or coroutine
 
     cdef int run(self, Exchange ex) except -1
+
+
+cdef class AnyMethod(FunctionHandler):
+    pass
 
 
 cdef class Diverted(Handler):
@@ -84,6 +90,7 @@ cdef class Exchange:
     cdef readonly Sink sink
     cdef readonly Revision revision
     cdef Handler handler
+    cdef str named                       # the method, when the handler serves any
     cdef readonly bytes id               # raw token
     cdef bytes token                     # raw progress token, or None
     cdef readonly bytes params           # raw, when the handler asked to keep them
@@ -121,7 +128,9 @@ cdef class PendingCall:
     # One request of ours, from sending to its answer.
     cdef readonly Mux mux
     cdef readonly Sink sink
-    cdef readonly long long id
+    cdef readonly long long id           # 0 when the caller chose one that is no number
+    cdef object key                      # of the table `pending`
+    cdef bytes token                     # the raw id when the caller chose it, else None
     cdef readonly str method
     cdef readonly object future
     cdef object decode                   # (bytes-like) -> value
@@ -133,6 +142,7 @@ cdef class PendingCall:
     cdef bint followed                   # answered by a task: its progress goes on (MX-04)
     cdef readonly object attached        # the transport's own record of this call; before: Mux.call(extra=)
 
+    cdef int take_id(self, object id) except -1
     cdef int resolve(self, const hr_token *result) except -1
     cdef int reject(self, object exc) except -1
     cdef bint overdue(self, double now)
@@ -175,7 +185,7 @@ cdef class Mux:
     cdef public Revision modern          # table of the per-request-metadata era, or None
     cdef public Revision current         # negotiated handshake revision, or None
     cdef readonly dict inflight          # id key -> Exchange
-    cdef readonly dict pending           # our id -> PendingCall
+    cdef readonly dict pending           # our id -> PendingCall; strings that are no numbers as they are
     cdef dict parked                     # id key -> (frame, sink)
     cdef Py_ssize_t parked_bytes
     cdef Sink held                       # the sink that was paused because of `parked`, or None
@@ -194,6 +204,7 @@ cdef class Mux:
     cdef public bint closed
     cdef readonly object close_reason
     cdef long long next_id
+    cdef bint chosen                     # some ids of ours were chosen by callers
     cdef object timer
     cdef double timer_at
     cdef readonly object idle_waiter     # future set when nothing is in flight any more

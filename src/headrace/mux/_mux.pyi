@@ -8,7 +8,7 @@ from headrace.mux.gate import Gate
 from headrace.wire import Envelope
 
 __all__ = (
-    "Captured", "Diverted", "Exchange", "FrameSink", "FunctionHandler", "Handler", "Mux", "PendingCall", "RawResult",
+    "AnyMethod", "Captured", "Diverted", "Exchange", "FrameSink", "FunctionHandler", "Handler", "Mux", "PendingCall", "RawResult",
     "Revision", "Runtime", "Sink", "Starter", "capture", "live_objects", "serve_batch",
 )
 
@@ -64,8 +64,15 @@ class Revision:
     @property
     def requests(self) -> dict[bytes, Handler]: ...
     result_tail: bytes
+    fallback: Handler | None
     def __init__(
-        self, name: str, *, modern: bool, requests: dict[bytes, Handler] | None = None, tail: bytes = b"}"
+        self,
+        name: str,
+        *,
+        modern: bool,
+        requests: dict[bytes, Handler] | None = None,
+        tail: bytes = b"}",
+        fallback: Handler | None = None,
     ) -> None: ...
     def changed(self) -> None: ...
 
@@ -73,10 +80,21 @@ class Handler:
     urgent: bool
     cancellable: bool
     method: str | None
+    loose: bool
 
 class FunctionHandler(Handler):
     def __init__(
         self, function: Callable[[Exchange], Any], *, urgent: bool = False, cancellable: bool = True
+    ) -> None: ...
+
+class AnyMethod(FunctionHandler):
+    def __init__(
+        self,
+        function: Callable[[Exchange], Any],
+        *,
+        urgent: bool = False,
+        cancellable: bool = True,
+        loose: bool = False,
     ) -> None: ...
 
 class RawResult:
@@ -246,6 +264,7 @@ class Mux:
         latest: float = 0.0,
         name: str | None = None,
         extra: bytes | None = None,
+        id: str | int | None = None,
     ) -> PendingCall: ...
     def notify(self, method: bytes, params: bytes | None, sink: Sink) -> bool: ...
     def tick(self) -> None: ...

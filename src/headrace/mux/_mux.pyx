@@ -39,8 +39,8 @@ from headrace.wire._outbuf cimport Outbuf
 cimport cython
 
 __all__ = (
-    "Captured", "Diverted", "Exchange", "FrameSink", "FunctionHandler", "Handler", "Mux", "PendingCall", "RawResult",
-    "Revision", "Runtime", "Sink", "Starter", "capture", "live_objects", "serve_batch",
+    "AnyMethod", "Captured", "Diverted", "Exchange", "FrameSink", "FunctionHandler", "Handler", "Mux", "PendingCall",
+    "RawResult", "Revision", "Runtime", "Sink", "Starter", "capture", "live_objects", "serve_batch",
 )
 
 cdef enum:
@@ -177,7 +177,7 @@ cdef class Mux:
             if handler is None:
                 error = self.gate.unknown_method(revision, envelope_from(p, n, env), sink)
                 return sink.abandoned(None) if error is None else self.refuse_error(env, sink, error)
-            if env.params.type != HR_T_OBJECT and env.params.type > HR_T_NULL:
+            if env.params.type != HR_T_OBJECT and env.params.type > HR_T_NULL and not handler.loose:
                 return self.refuse(env, sink, INVALID_PARAMS, "params must be an object", 0)
             if not handler.urgent:
                 if self.draining:
@@ -234,11 +234,11 @@ cdef class Mux:
         return <Exchange>found
 
     cdef int response(self, const hr_envelope *env, Sink sink) except -1:
-        cdef object found = self.pending.pop(env.id_int, None) if env.id_small else None
+        cdef object found = self.pending.pop(env.id_int, None) if env.id_small else pop_chosen(self, env)
         cdef PendingCall call
         cdef object exc
         if found is not None and not sink.admits(<PendingCall>found):
-            self.pending[env.id_int] = found
+            self.pending[(<PendingCall>found).key] = found
             found = None
         if found is None:
             if sink.unmatched(env):
@@ -280,8 +280,8 @@ cdef class Mux:
                         self.release()
             return sink.accepted()
         if token_is(&env.method, PROGRESS_METHOD):
-            if env.note_token.type == HR_T_INT and self.pending:
-                found = self.pending.get(token_int(&env.note_token))
+            if self.pending and (env.note_token.type == HR_T_INT or self.chosen):
+                found = self.pending.get(key_of_token(&env.note_token))
                 if found is not None and env.params.n:
                     try:
                         note = decode_progress(token_bytes(&env.params))
@@ -409,17 +409,18 @@ cdef class Mux:
     # --- out --------------------------------------------------------------------------------------
 
     def call(self, str method not None, bytes params, Sink sink not None, *, decode=None, double timeout=0,
-             on_progress=None, bint extend=False, double latest=0, str name=None, extra=None):
+             on_progress=None, bint extend=False, double latest=0, str name=None, extra=None, id=None):
         """Sends a request and returns its PendingCall: await it.
 
         `params` is the raw JSON object or None. `decode(raw: bytes)` makes the value of the future
         (raw bytes without it). `timeout` seconds without an answer end it with RequestTimeout (0: no
         limit); with `extend` each progress restarts that clock, never beyond `latest` seconds in all
         (0: no maximum) (MX-13, B80). `name` is mirrored as Mcp-Name over HTTP; `extra` (bytes) are
-        prepared header lines for this request alone, which other transports ignore.
+        prepared header lines for this request alone, which other transports ignore. `id` is the request's
+        id when the caller chooses it, a string or an integer.
 
         Raises ConnectionClosed when the connection is gone, OverloadedError over
-        ``Limits.max_pending``.
+        ``Limits.max_pending``, ValueError for an `id` that waits for its answer already.
         """
         cdef PendingCall call = PendingCall.__new__(PendingCall)
         call.sink = sink
@@ -428,6 +429,11 @@ cdef class Mux:
         call.on_progress = on_progress
         call.extend = extend
         call.attached = extra
+        if id is not None:
+            call.take_id(id)
+            if call.key in self.pending:
+                raise ValueError(f"request id {id!r} is already in flight")
+            self.chosen = True
         self.send(call, method.encode(), params, name, timeout, latest)
         return call
 
@@ -443,8 +449,12 @@ cdef class Mux:
         if params is not None:
             params = one_line(params)
         call.mux = self
-        call.id = self.next_id
-        self.next_id += 1
+        if call.key is None:
+            while self.chosen and self.next_id in self.pending:
+                self.next_id += 1
+            call.id = self.next_id
+            call.key = call.id
+            self.next_id += 1
         call.future = self.runtime.create_future()
         if timeout > 0 or latest > 0:
             now = self.runtime.time()
@@ -454,11 +464,11 @@ cdef class Mux:
             call.deadline = now + timeout if timeout > 0 else call.latest
             if latest > 0 and call.latest < call.deadline:
                 call.deadline = call.latest
-        self.pending[call.id] = call
+        self.pending[call.key] = call
         try:
             sink.send_call(call, method, params, name)
         except BaseException:
-            self.pending.pop(call.id, None)
+            self.pending.pop(call.key, None)
             raise
         if call.deadline != 0 and (self.timer is None or call.deadline < self.timer_at) and not call.future.done():
             self.arm(call.deadline)
@@ -523,9 +533,9 @@ cdef class Mux:
 
     def expire(self, PendingCall call not None, double now):
         """Ends one overdue call (MX-13), unless it is spared."""
-        if self.pending.get(call.id) is not call or call.spared(now):
+        if self.pending.get(call.key) is not call or call.spared(now):
             return
-        del self.pending[call.id]
+        del self.pending[call.key]
         try:
             if not call.sink.closed:
                 call.sink.drop_call(call, "timeout")

@@ -58,7 +58,7 @@ cdef class Sink:
             if self.congested():
                 raise OverloadedError("the peer does not read: too much output is queued (limit max_output_bytes)")
             raise LocalProtocolError("this connection carries no requests")
-        put_request(self.out, call.id, method, params)
+        put_request(self.out, call, method, params)
         return self.close_message(None)
 
     cdef int drop_call(self, PendingCall call, str reason) except -1:
@@ -68,7 +68,7 @@ cdef class Sink:
         if call.method == "initialize" or not self.open_message(None):  # VN-06
             return 0
         out.put(b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":', 74)
-        out.put_int(call.id)
+        put_id(out, call)
         if reason is not None:
             out.put(b',"reason":', 10)
             out.put_bytes(text)

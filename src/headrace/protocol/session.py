@@ -212,7 +212,7 @@ class ServerSession(Gate):
         )
 
     def notify(self, envelope: Envelope, sink: Sink) -> None:
-        self.server.notified(self, envelope)
+        self.server.notified(self, envelope, sink)
 
     def bad_input(self, code: int, message: str, sink: Sink) -> None:
         self.server.log.debug("refused: %s (%d)", message, code)

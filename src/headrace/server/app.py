@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from headrace.protocol.tasks.store import TaskStore
     from headrace.server.extensions import Extension
     from headrace.server.tasks.feature import TasksFeature
+    from headrace.mux import Sink
     from headrace.transports.http_options import HttpOptions
     from headrace.wire import Envelope
 
@@ -236,7 +237,7 @@ class Server(Registration):
         self.sessions.add(session)
         return session, mux
 
-    def notified(self, session: ServerSession, envelope: Envelope) -> None:
+    def notified(self, session: ServerSession, envelope: Envelope, sink: Sink) -> None:
         """A notification from a client; unknown ones are silent (JR-07)."""
         if envelope.method == "notifications/initialized":
             session.ready = True

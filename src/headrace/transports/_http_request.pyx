@@ -360,6 +360,15 @@ cdef class ClientRequest(HttpRequest):
 
 # ---------------------------------------------------------------- calls
 
+cdef Py_ssize_t digits(long long n) noexcept:
+    """How many decimal digits `n`, which is not negative, has."""
+    cdef Py_ssize_t count = 1
+    while n >= 10:
+        n //= 10
+        count += 1
+    return count
+
+
 cdef class ClientCall(ClientRequest):
     """A request of ours. ``PendingCall.attached`` holds it, so that ``session_id`` and ``status`` can
     be asked for when the call has failed (HO-32)."""
@@ -374,7 +383,7 @@ cdef class ClientCall(ClientRequest):
 
     cdef bint waits(self):
         """Whether the answer is still outstanding."""
-        return self.call is not None and self.channel.mux.pending.get(self.call.id) is self.call
+        return self.call is not None and self.channel.mux.pending.get(self.call.key) is self.call
 
     cdef int failed(self, object exc) except -1:
         cdef PendingCall call = self.call
@@ -387,7 +396,6 @@ cdef class ClientCall(ClientRequest):
         cdef ChannelState channel = self.channel
         cdef Outbuf out = channel.scratch
         cdef bytes head
-        cdef long long id = self.call.id
         cdef Py_ssize_t n
         self.sent = True
         self.session_id = channel._session_id
@@ -404,11 +412,10 @@ cdef class ClientCall(ClientRequest):
         # {"jsonrpc":"2.0","id":N,"method":"M","params":P}
         n = 22 + 11 + PyBytes_GET_SIZE(self.method) + (
             2 if self.params is None else 12 + PyBytes_GET_SIZE(self.params))
-        while True:
-            n += 1
-            id //= 10
-            if id == 0:
-                break
+        if self.call.token is not None:
+            n += PyBytes_GET_SIZE(self.call.token)
+        else:
+            n += digits(self.call.id)
         out.room(PyBytes_GET_SIZE(head) + n + 256)
         out.put_bytes(head)
         if channel._modern and head is channel.post_head:
@@ -424,7 +431,10 @@ cdef class ClientCall(ClientRequest):
         out.put(b"Content-Length: ", 16)
         out.put_int(n)
         out.put(b'\r\n\r\n{"jsonrpc":"2.0","id":', 26)
-        out.put_int(self.call.id)
+        if self.call.token is None:
+            out.put_int(self.call.id)
+        else:
+            out.put_bytes(self.call.token)
         out.put(b',"method":"', 11)
         out.put_bytes(self.method)
         if self.params is None:

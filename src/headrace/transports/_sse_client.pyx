@@ -92,7 +92,7 @@ cdef class SseCall(ClientPost):
     """The POST of a request: any 2xx says that the answer comes on the stream (LS-03)."""
 
     cdef bint waits(self):
-        return self.call is not None and self.channel.mux.pending.get(self.call.id) is self.call
+        return self.call is not None and self.channel.mux.pending.get(self.call.key) is self.call
 
     cdef bint safe(self):
         # Twice the same request on one stream is never right.
@@ -158,7 +158,10 @@ cdef class SseChannel(HttpChannel):
         cdef SseCall request = SseCall.__new__(SseCall)
         cdef Outbuf out = self.scratch
         out.put(b'{"jsonrpc":"2.0","id":', 22)
-        out.put_int(call.id)
+        if call.token is None:
+            out.put_int(call.id)
+        else:
+            out.put_bytes(call.token)
         out.put(b',"method":"', 11)
         out.put_bytes(method)
         if params is None:

@@ -1,0 +1,12 @@
+"""The seam for other SDKs: every transport with one plain ``handler(method, params, exchange)`` behind it.
+
+:class:`McpHost` serves both eras of MCP (sessions, headers, streams, resumption are headrace's; what methods
+mean is the handler's). :class:`RpcHost` and :class:`Peer` are bare JSON-RPC 2.0 over lines.
+"""
+
+from headrace.transports.plain.exchange import PlainExchange
+from headrace.transports.plain.host import Host
+from headrace.transports.plain.mcp import McpHost
+from headrace.transports.plain.peer import Peer, RpcHost
+
+__all__ = ("Host", "McpHost", "Peer", "PlainExchange", "RpcHost")
