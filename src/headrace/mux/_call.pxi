@@ -27,7 +27,7 @@ cdef class PendingCall:
                 self.cancel()
             raise
 
-    cdef int take_id(self, object id) except -1:
+    cdef int take_id(self, Mux mux, object id) except -1:
         """The caller chose the id. It is sent as it is; "7" and 7 correlate with the same answers."""
         if type(id) is int:
             self.token = b"%d" % id
@@ -39,6 +39,9 @@ cdef class PendingCall:
             raise TypeError(f"a request id is a string or an integer, not {type(id).__name__}")
         if type(self.key) is int and -(1 << 62) < self.key < 1 << 62:
             self.id = self.key
+        if self.key in mux.pending:
+            raise ValueError(f"request id {id!r} is already in flight")
+        mux.chosen = True
         return 0
 
     cdef int resolve(self, const hr_token *result) except -1:

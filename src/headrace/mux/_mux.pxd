@@ -142,7 +142,7 @@ cdef class PendingCall:
     cdef bint followed                   # answered by a task: its progress goes on (MX-04)
     cdef readonly object attached        # the transport's own record of this call; before: Mux.call(extra=)
 
-    cdef int take_id(self, object id) except -1
+    cdef int take_id(self, Mux mux, object id) except -1
     cdef int resolve(self, const hr_token *result) except -1
     cdef int reject(self, object exc) except -1
     cdef bint overdue(self, double now)

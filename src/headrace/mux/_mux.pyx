@@ -430,10 +430,7 @@ cdef class Mux:
         call.extend = extend
         call.attached = extra
         if id is not None:
-            call.take_id(id)
-            if call.key in self.pending:
-                raise ValueError(f"request id {id!r} is already in flight")
-            self.chosen = True
+            call.take_id(self, id)
         self.send(call, method.encode(), params, name, timeout, latest)
         return call
 

@@ -123,7 +123,7 @@ class McpHost(Host):
 
     def open_session(self, exchange: Exchange) -> Any:
         """``initialize``: the handler answers, and its answer begins the session."""
-        session = exchange.mux.gate.begin(exchange)  # type: ignore[attr-defined]
+        session = exchange.mux.gate.begin(exchange)
         kept = session if isinstance(session, ServerSession) else None
         plain = PlainExchange("initialize", exchange.mux, exchange.sink, exchange, kept)
         return self._opened(session, exchange.params or b"{}", plain, params_of(exchange))
