@@ -4,6 +4,7 @@ import asyncio
 import json
 
 import pytest
+
 from headrace.errors import RpcError
 from headrace.limits import DEFAULT
 from headrace.transports._link import LineLink

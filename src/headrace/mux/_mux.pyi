@@ -8,8 +8,8 @@ from headrace.mux.gate import Gate
 from headrace.wire import Envelope
 
 __all__ = (
-    "AnyMethod", "Captured", "Diverted", "Exchange", "FrameSink", "FunctionHandler", "Handler", "Mux", "PendingCall", "RawResult",
-    "Revision", "Runtime", "Sink", "Starter", "capture", "live_objects", "serve_batch",
+    "AnyMethod", "Captured", "Diverted", "Exchange", "FrameSink", "FunctionHandler", "Handler", "Mux", "PendingCall",
+    "RawResult", "Revision", "Runtime", "Sink", "Starter", "capture", "live_objects", "serve_batch",
 )
 
 def live_objects() -> dict[str, int]: ...

@@ -26,11 +26,11 @@ from headrace.transports.runtime import make_runtime
 from headrace.transports.workers import WorkerPool
 
 if TYPE_CHECKING:
+    from headrace.mux import Sink
     from headrace.protocol.seal import Sealer
     from headrace.protocol.tasks.store import TaskStore
     from headrace.server.extensions import Extension
     from headrace.server.tasks.feature import TasksFeature
-    from headrace.mux import Sink
     from headrace.transports.http_options import HttpOptions
     from headrace.wire import Envelope
 

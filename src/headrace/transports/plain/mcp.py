@@ -132,7 +132,9 @@ class McpHost(Host):
         result = self.handler("initialize", raw if self.raw else params, plain)
         if hasattr(result, "__await__"):
             result = await result
-        value = result if isinstance(result, Mapping) else decode(result if isinstance(result, bytes) else encode(result))
+        value = result
+        if not isinstance(value, Mapping):
+            value = decode(result if isinstance(result, bytes) else encode(result))
         revision = self.tables.by_name.get(value.get("protocolVersion"))
         if revision is None:
             self.log.error("initialize was answered with protocolVersion %r", value.get("protocolVersion"))
