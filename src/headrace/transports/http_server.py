@@ -22,7 +22,7 @@ from headrace.transports.guards import Guards
 from headrace.transports.http_options import HttpOptions, check_options
 from headrace.transports.stream import remove_stale_socket
 
-__all__ = ("HttpListener", "serve_http")
+__all__ = ("HttpListener", "open_endpoint", "serve_http")
 
 
 class HttpListener:
@@ -75,7 +75,8 @@ class HttpListener:
                 for sock in listener.sockets  # type: ignore[attr-defined]
             ]
 
-    def _connect(self) -> Any:
+    def connect(self) -> HttpLink:
+        """The protocol of a new connection."""
         if self._timer is not None and self._slow:
             self._timer.cancel()
             self._timer = None
@@ -181,12 +182,32 @@ async def serve_http(
     check_options(options)
     if sum(given is not None for given in (host, unix, sock)) != 1:
         raise UsageError("serve_http needs one of host, unix and sock")
-    path = options.get("path", "/mcp")
     tls = options.get("ssl")
     bind = host
     if sock is not None:
         name = sock.getsockname()
         bind = name[0] if isinstance(name, tuple) else None
+    endpoint = open_endpoint(server, bind, options)
+    path = options.get("path", "/mcp")
+    listener = HttpListener(server, endpoint, path, tls is not None)
+    loop = asyncio.get_running_loop()
+    if unix is not None:
+        remove_stale_socket(unix)
+        made = await loop.create_unix_server(listener.connect, unix, ssl=tls, backlog=backlog)
+    elif sock is not None:
+        made = await loop.create_server(listener.connect, sock=sock, ssl=tls, backlog=backlog)
+    else:
+        made = await loop.create_server(
+            listener.connect, host, port or 0, ssl=tls, backlog=backlog, reuse_port=reuse_port or None
+        )
+    listener._listening(made, unix)
+    return listener
+
+
+def open_endpoint(server: Any, bind: str | None, options: HttpOptions) -> Endpoint:
+    """What the connections of one endpoint share. ``options`` are checked already; ``bind`` see
+    :class:`headrace.transports.guards.Guards`."""
+    path = options.get("path", "/mcp")
     guards = Guards(
         bind,
         allowed_hosts=options.get("allowed_hosts"),
@@ -206,10 +227,9 @@ async def serve_http(
         sessions = SessionStore(
             server, event_store=options.get("event_store", True), retry_interval=options.get("retry_interval")
         )
-    door = HttpDoor(server, sessions, stateless=options.get("stateless", False))
     endpoint = Endpoint(
         server,
-        door=door,
+        door=HttpDoor(server, sessions, stateless=options.get("stateless", False)),
         sessions=sessions,
         guards=guards,
         path=path,
@@ -220,19 +240,7 @@ async def serve_http(
         from headrace.protocol.legacy_sessions import LegacySessions
 
         endpoint.legacy = LegacySessions(server, sessions, *_legacy_paths(path, legacy_sse))
-    listener = HttpListener(server, endpoint, path, tls is not None)
-    loop = asyncio.get_running_loop()
-    if unix is not None:
-        remove_stale_socket(unix)
-        made = await loop.create_unix_server(listener._connect, unix, ssl=tls, backlog=backlog)
-    elif sock is not None:
-        made = await loop.create_server(listener._connect, sock=sock, ssl=tls, backlog=backlog)
-    else:
-        made = await loop.create_server(
-            listener._connect, host, port or 0, ssl=tls, backlog=backlog, reuse_port=reuse_port or None
-        )
-    listener._listening(made, unix)
-    return listener
+    return endpoint
 
 
 def _legacy_paths(path: str, legacy_sse: bool | str) -> tuple[str, str]:
