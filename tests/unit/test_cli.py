@@ -189,7 +189,7 @@ def test_without_click_one_line_says_how_to_install_it():
         (["serve", "nothing.py"], "no file"),
         (["serve", "a b:c"], "neither a module"),
         (["serve", "json:a-b"], "module:attr"),
-        (["serve", "json"], "no Server at all"),
+        (["serve", "json"], "no 'app'; it has no server at all"),
         (["serve", PROGRAM, "--http", "1:x"], "port must be a number"),
         (["serve", PROGRAM, "--http", "0", "--path", "x"], "slash"),
         (["serve", PROGRAM, "--max-depth", "5000"], "max_depth"),
@@ -457,7 +457,7 @@ def test_a_wrong_path_and_an_unknown_host_are_named(weather):
             assert hint in plain_failure(headrace("ls", url, "--revision", "2025-11-25"), 1)
     said = plain_failure(headrace("ls", "http://nowhere.invalid/mcp"), 1)
     assert "looking up nowhere.invalid failed: " in said and "[" not in said
-    said = plain_failure(headrace("ls", "--", "./weather.py", cwd=weather), 1)
+    said = plain_failure(headrace("ls", "--", "./weather.py", "now", cwd=weather), 1)
     assert "started with: python ./weather.py, or headrace serve ./weather.py" in said
 
 
@@ -501,9 +501,9 @@ def serve_failure(tmp_path, source, *arguments):
 
 
 def test_serve_failures_are_plain(tmp_path):
-    server = "from headrace import Server\nsrv = Server('s', version='1')\n"
-    plain_failure(serve_failure(tmp_path, server), 2, "no 'app'; it has srv: use target.py:srv")
-    plain_failure(serve_failure(tmp_path, "app = 7\n"), 2, "is a int, not a headrace.Server")
+    two = "from headrace import Server\nsrv = Server('s', version='1')\nother = Server('t', version='1')\n"
+    plain_failure(serve_failure(tmp_path, two), 2, "no 'app'; it has srv, other: use target.py:srv")
+    plain_failure(serve_failure(tmp_path, "app = 7\n"), 2, "target.py:app is a int, not a headrace.Server, a server of")
     plain_failure(serve_failure(tmp_path, "import no_such_thing\n"), 1, "ModuleNotFoundError.*no_such_thing")
     plain_failure(serve_failure(tmp_path, "raise ValueError('bad\\nvalue')\n"), 1, "ValueError: bad value")
     plain_failure(serve_failure(tmp_path, "def f(:\n"), 1, "line 1")

@@ -36,14 +36,19 @@ _HELP = """Serve, list, call, watch and measure MCP (Model Context Protocol) ser
   headrace ls http://127.0.0.1:8000/mcp                what tools a server has
   headrace ls -- headrace serve weather.py             the same of a command
   headrace call http://127.0.0.1:8000/mcp forecast city=Oslo days=3
-  headrace call forecast city=Oslo -- headrace serve weather.py
+  headrace call forecast city=Oslo -- weather.py
   headrace read docs://intro -- headrace serve docs.py
   headrace prompt review language=python -- headrace serve prompts.py
   headrace trace -- headrace serve weather.py          every message of a session, both ways
   headrace bench http://127.0.0.1:8000/mcp             how fast it answers, every answer checked
 
 A server is a URL (http://, https://), unix:PATH, tcp:HOST:PORT, a command behind "--", or a name in
-a --config file.
+a --config file. A single word behind "--" that is file.py, file.py:attr or module:attr, and no program,
+is hosted by "headrace serve" in a child process:
+
+\b
+  headrace ls -- weather.py
+  headrace bench forecast city=Oslo -- weather:app
 
 Exit status: 0 success, 1 the call or the start failed, 2 bad usage, 130 ended by Ctrl-C.
 """
@@ -134,6 +139,10 @@ def run(arguments: list[str]) -> int:
     try:
         if command == []:
             raise click.UsageError("there is no command behind '--'")
+        if command is not None:
+            from headrace.cli.target import command_of
+
+            command = command_of(command)
         status = _group().main(arguments, prog_name="headrace", standalone_mode=False, obj=command)
         sys.stdout.flush()
     except click.exceptions.NoArgsIsHelpError as exc:

@@ -1,4 +1,4 @@
-"""``headrace serve``: hosts a Server object on stdio or on sockets."""
+"""``headrace serve``: hosts a server object, of headrace or of another SDK, on stdio or on sockets."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import logging
 import sys
 import traceback
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,14 +20,16 @@ from headrace.cli.options import GroupedCommand, limit_options, limits_of
 from headrace.cli.target import load_server
 
 if TYPE_CHECKING:
+    from headrace.cli.guest import AsgiGuest, Guest
     from headrace.server.app import Server
 
 __all__ = ("command",)
 
 _HELP = """Host the server TARGET: on stdio, or where the options say.
 
-TARGET is module:attr, file.py or file.py:attr; attr defaults to "app" and may be a function that makes
-the server.
+TARGET is module:attr, file.py or file.py:attr; attr may be a function that makes the server. Without attr it
+is "app", "mcp", "server", or the only server of the module. Servers of the official SDK (MCPServer, FastMCP,
+low-level Server) and of FastMCP are hosted as they are, and so is an ASGI application, with --http.
 
 \b
   headrace serve weather.py
@@ -98,6 +101,7 @@ def command(ctx: click.Context, /, target: str, with_traceback: bool, log_level:
         with _logging(log_level.upper(), given=given):
             server = load_server(target, with_traceback=with_traceback)
         server.set_limits(limits_of(options, server.limits))
+        _refuse_what_it_has_not(server, ctx, options)
         _host(server, loop, with_traceback, claimed, at_terminal, options)
     return 0
 
@@ -110,10 +114,42 @@ _OF_HTTP = (
 
 def _refuse_http_options(ctx: click.Context) -> None:
     """What is typed for HTTP must not be passed over in silence where no HTTP is served."""
-    typed = [name for name in _OF_HTTP if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
-    if typed:
+    if typed := _typed(ctx):
         option = "--" + typed[0].replace("_", "-")
         raise click.UsageError(f"{option} is for HTTP: say --http HOST:PORT as well", ctx)
+
+
+def _typed(ctx: click.Context) -> list[str]:
+    """The options for HTTP that are on the command line."""
+    return [name for name in _OF_HTTP if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+
+
+def _refuse_what_it_has_not(server: Server | Guest | AsgiGuest, ctx: click.Context, options: dict[str, Any]) -> None:
+    """A guest is asked whether it can have what was typed, and gets no HTTP option that was not: its own settings
+    hold there."""
+    from headrace.cli.guest import AsgiGuest, Guest
+
+    if isinstance(server, Guest | AsgiGuest):
+        typed = _typed(ctx)
+        server.check(options, set(typed))
+        options["only"] = typed
+
+
+def _http_options(options: dict[str, Any]) -> dict[str, Any]:
+    """What was typed as :class:`headrace.transports.http_options.HttpOptions`."""
+    of = {
+        "path": ("path", options["path"]),
+        "allow_host": ("allowed_hosts", list(options["allow_host"]) or None),
+        "allow_origin": ("allowed_origins", list(options["allow_origin"]) or None),
+        "cors_origin": ("cors_origins", list(options["cors_origin"]) or None),
+        "json_only": ("json_only", options["json_only"]),
+        "no_resume": ("event_store", not options["no_resume"]),
+        "retry_interval": ("retry_interval", options["retry_interval"]),
+        "legacy_sse": ("legacy_sse", options["legacy_sse"]),
+        "sealed_sessions": ("sealed_sessions", options["sealed_sessions"]),
+        "stateless": ("stateless", options["stateless"]),
+    }
+    return dict(of[name] for name in options.get("only", _OF_HTTP))
 
 
 @contextlib.contextmanager
@@ -136,8 +172,10 @@ def _logging(level: str, *, given: bool) -> Iterator[None]:
 
 
 def _host(
-    server: Server, loop: str, with_traceback: bool, claimed: Any, at_terminal: bool, options: dict[str, Any]
-) -> None:
+    server: Server | Guest | AsgiGuest, loop: str, with_traceback: bool, claimed: Any, at_terminal: bool,
+    options: dict[str, Any],
+) -> None:  # fmt: skip
+    from headrace.cli.guest import AsgiGuest, Guest
     from headrace.errors import UsageError
     from headrace.server.hosting import serve
     from headrace.transports.run import run_until_stopped, start_made
@@ -156,23 +194,14 @@ def _host(
     async def host() -> None:
         status = 1
         try:
-            await serve(
-                server,
+            hosting = server.serve if isinstance(server, Guest | AsgiGuest) else partial(serve, server)
+            await hosting(
                 http=options["http"],
                 unix=options["unix"],
                 tcp=options["tcp"],
-                path=options["path"],
-                allowed_hosts=list(options["allow_host"]) or None,
-                allowed_origins=list(options["allow_origin"]) or None,
-                cors_origins=list(options["cors_origin"]) or None,
-                json_only=options["json_only"],
-                event_store=not options["no_resume"],
-                retry_interval=options["retry_interval"],
-                legacy_sse=options["legacy_sse"],
-                sealed_sessions=options["sealed_sessions"],
-                stateless=options["stateless"],
                 claimed=claimed,
                 on_ready=ready,
+                **_http_options(options),
             )
             status = 0
         except asyncio.CancelledError:

@@ -1,8 +1,11 @@
-"""The TARGET of ``headrace serve``: finds the Server object that a module or a file holds."""
+"""The TARGET of ``headrace serve``: finds the server that a module or a file holds, of headrace or of another SDK."""
 
 from __future__ import annotations
 
+import inspect
 import os
+import re
+import shutil
 import sys
 import traceback
 from importlib import import_module, util
@@ -12,18 +15,30 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli.app import Failure
+from headrace.cli.guest import AsgiGuest, Guest, guest_of, is_guest
 
 if TYPE_CHECKING:
     from headrace.server.app import Server
 
-__all__ = ("load_server",)
+__all__ = ("command_of", "load_server")
+
+_TARGET = re.compile(r"(?:.*\.py|[A-Za-z_][\w.]*(?=:))(?::[A-Za-z_][\w.]*)?")
 
 
-def load_server(target: str, *, with_traceback: bool = False) -> Server:
-    """The server named by ``module:attr``, ``file.py`` or ``file.py:attr`` (attr defaults to ``app``).
+def command_of(command: list[str]) -> list[str]:
+    """The command of a server as typed behind ``--``. A single word that is ``file.py``, ``file.py:attr`` or
+    ``module:attr``, and no program, means that ``headrace serve`` hosts it, on this Python."""
+    if len(command) != 1 or not _TARGET.fullmatch(command[0]) or shutil.which(command[0]) is not None:
+        return command
+    return [sys.executable, "-m", "headrace", "serve", command[0]]
 
-    attr may be dotted, and may be a function without arguments that makes the server. Raises
-    click.UsageError for a target that does not exist, Failure when its code raises.
+
+def load_server(target: str, *, with_traceback: bool = False) -> Server | Guest | AsgiGuest:
+    """The server named by ``module:attr``, ``file.py`` or ``file.py:attr``.
+
+    attr may be dotted, and may be a function without arguments that makes the server. Without it, it is ``app``
+    where this is an MCP server or a function; else ``mcp`` or ``server``; else the only MCP server of the module.
+    Raises click.UsageError for a target that does not exist, Failure when its code raises.
     """
     place, attribute = _split(target)
     try:
@@ -82,17 +97,18 @@ def _import_file(place: str) -> ModuleType:
     return module
 
 
-def _find(module: ModuleType, place: str, attribute: str | None, with_traceback: bool) -> Server:
-    from headrace.server.app import Server
-
+def _find(module: ModuleType, place: str, attribute: str | None, with_traceback: bool) -> Server | Guest | AsgiGuest:
     found: Any = module
-    for part in (attribute or "app").split("."):
+    attribute = attribute or _default(module)
+    for part in attribute.split("."):
         found = getattr(found, part, _MISSING)
         if found is _MISSING:
-            servers = [name for name, value in vars(module).items() if isinstance(value, Server)]
-            have = f"it has {', '.join(servers)}: use {place}:{servers[0]}" if servers else "it has no Server at all"
-            raise click.UsageError(f"{place} has no {attribute or 'app'!r}; {have}")
-    if callable(found) and not isinstance(found, Server):
+            servers = list(_servers(module))
+            have = f"it has {', '.join(servers)}: use {place}:{servers[0]}" if servers else "it has no server at all"
+            raise click.UsageError(f"{place} has no {attribute!r}; {have}")
+    name = f"{place}:{attribute}"
+    server = _hosted(found, name)
+    if server is None and callable(found):
         try:
             found = found()
         except KeyboardInterrupt:
@@ -100,10 +116,48 @@ def _find(module: ModuleType, place: str, attribute: str | None, with_traceback:
         except BaseException as exc:
             if with_traceback:
                 traceback.print_exception(exc)
-            raise Failure(f"{place}:{attribute or 'app'} raised: {_describe(exc)}") from exc
-    if not isinstance(found, Server):
-        raise click.UsageError(f"{place}:{attribute or 'app'} is a {type(found).__name__}, not a headrace.Server")
+            raise Failure(f"{name} raised: {_describe(exc)}") from exc
+        server = _hosted(found, name)
+    if server is None:
+        raise click.UsageError(
+            f"{name} is a {type(found).__name__}, not a headrace.Server, a server of the official SDK or of FastMCP, "
+            "or an ASGI application"
+        )
+    return server
+
+
+def _default(module: ModuleType) -> str:
+    """The attribute that is meant when none is named. An ASGI ``app`` beside an MCP server is what its SDK would host
+    it by: the server is meant."""
+    app = getattr(module, "app", _MISSING)
+    if _is_server(app) or inspect.isroutine(app):
+        return "app"
+    servers = _servers(module)
+    for name in ("mcp", "server"):
+        if name in servers:
+            return name
+    return next(iter(servers)) if len(servers) == 1 else "app"
+
+
+def _servers(module: ModuleType) -> dict[str, Any]:
+    """The MCP servers of a module by name, each under its first one."""
+    found: dict[str, Any] = {}
+    for name, value in vars(module).items():
+        if _is_server(value) and all(value is not other for other in found.values()):
+            found[name] = value
     return found
+
+
+def _is_server(obj: Any) -> bool:
+    from headrace.server.app import Server
+
+    return isinstance(obj, Server) or is_guest(obj)
+
+
+def _hosted(obj: Any, name: str) -> Server | Guest | AsgiGuest | None:
+    from headrace.server.app import Server
+
+    return obj if isinstance(obj, Server) else guest_of(obj, name)
 
 
 _MISSING = object()
@@ -114,4 +168,7 @@ def _describe(exc: BaseException) -> str:
         return f"it exited with status {exc.code}"
     if isinstance(exc, SyntaxError):
         return f"{exc.msg} ({exc.filename}, line {exc.lineno})"
-    return f"{type(exc).__name__}: {exc}" if str(exc) else type(exc).__name__
+    text = f"{type(exc).__name__}: {exc}" if str(exc) else type(exc).__name__
+    if isinstance(exc, ModuleNotFoundError) and exc.name in ("mcp", "fastmcp"):
+        text += f" (pip install 'headrace[{exc.name}]')"
+    return text

@@ -1,0 +1,106 @@
+"""What ``headrace serve`` hosts beside a headrace.Server: servers of other SDKs, and ASGI applications."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headrace.cli.app import Failure
+from headrace.limits import DEFAULT, Limits
+
+if TYPE_CHECKING:
+    from headrace.integrations.hosts import Kind
+
+__all__ = ("AsgiGuest", "Guest", "guest_of", "is_guest")
+
+
+def is_guest(obj: Any) -> bool:
+    """Whether ``obj`` is a server of an SDK that an integration hosts."""
+    from headrace.integrations.hosts import kind_of
+
+    return kind_of(obj) is not None
+
+
+def guest_of(obj: Any, name: str) -> Guest | AsgiGuest | None:
+    """What hosts ``obj``, which messages call ``name``; None where nothing does. Raises Failure where something that
+    hosting needs is not installed."""
+    from headrace.integrations.hosts import is_asgi, kind_of
+
+    kind = kind_of(obj)
+    if kind is not None:
+        try:
+            return Guest(obj, kind, kind.integration())
+        except ImportError as exc:
+            text = f"{name} is a {kind.name}, which cannot be hosted here: {exc}"
+            raise Failure(f"{text} (pip install 'headrace[{kind.extra}]')") from exc
+    return AsgiGuest(obj, name) if is_asgi(obj) else None
+
+
+class Guest:
+    """A server of another SDK, unchanged, behind the integration that hosts it."""
+
+    def __init__(self, server: Any, kind: Kind, integration: ModuleType) -> None:
+        self.name = str(getattr(server, "name", None) or kind.name)
+        self.limits: Limits = DEFAULT
+        self._server = server
+        self._kind = kind
+        self._serve = integration.serve
+
+    def set_limits(self, limits: Limits) -> None:
+        self.limits = limits
+
+    def check(self, options: dict[str, Any], typed: set[str]) -> None:
+        """Raises click.UsageError for what cannot be had for this kind of server."""
+        if "sealed_sessions" in typed:
+            raise click.UsageError(
+                f"--sealed-sessions: a session of a {self._kind.name} lives in its process; use --stateless"
+            )
+
+    async def serve(
+        self, *, http: Any, unix: Any, tcp: Any, claimed: Any, on_ready: Callable[[list[str]], Any], **options: Any
+    ) -> None:
+        """Hosts it. ``options``: those of the HTTP endpoint that were asked for; the server's own settings hold
+        elsewhere."""
+        if options.pop("json_only", False):
+            options["json_response"] = True
+        where = {"http": http, "unix": unix, "tcp": tcp, "claimed": claimed}
+        await self._serve(self._server, on_ready=on_ready, limits=self.limits, **where, **options)
+
+
+class AsgiGuest:
+    """An ASGI application, alone on an HTTP server of ours."""
+
+    def __init__(self, app: Any, name: str) -> None:
+        self.name = str(getattr(app, "title", None) or name)
+        self.limits: Limits = DEFAULT
+        self._app = app
+        self._called = name
+
+    def set_limits(self, limits: Limits) -> None:
+        self.limits = limits
+
+    def check(self, options: dict[str, Any], typed: set[str]) -> None:
+        """Raises click.UsageError for what is no matter of an ASGI application."""
+        what = f"{self._called} is an ASGI application"
+        if not options["http"]:
+            raise click.UsageError(f"{what}, which is served over HTTP: say --http HOST:PORT")
+        other = next((name for name in ("unix", "tcp") if options[name]), None) or next(iter(sorted(typed)), None)
+        if other is not None:
+            raise click.UsageError(f"{what}: --{other.replace('_', '-')} is for MCP servers")
+
+    async def serve(self, *, http: Any, on_ready: Callable[[list[str]], Any], **_: Any) -> None:
+        from headrace.transports.address import parse_address
+
+        host, port = parse_address(http)
+        serve = import_module("headrace.transports.asgi").serve
+        listener = await serve(self._app, host=host, port=port, limits=self.limits)
+        try:
+            on_ready([listener.url])
+            await asyncio.get_running_loop().create_future()
+        finally:
+            await listener.close()
