@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Unpack
 
 from headrace.transports.address import parse_address
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from headrace.server.app import Server
     from headrace.transports.stdio import StdioClaim
 
-__all__ = ("run", "serve")
+__all__ = ("run", "run_serving", "serve")
 
 Address = str | int | tuple[str, int]
 
@@ -127,6 +127,18 @@ def run(
     ``loop`` is ``"uvloop"``, ``"asyncio"`` or ``"auto"`` (uvloop where it is installed). One Ctrl-C or
     SIGTERM drains and returns; a second one ends at once.
     """
+    run_serving(serve, server, loop=loop, on_ready=on_ready, **where)
+
+
+def run_serving(
+    serving: Callable[..., Coroutine[Any, Any, None]],
+    server: Any,
+    *,
+    loop: str = "auto",
+    on_ready: Callable[[list[str]], Any] | None = None,
+    **where: Any,
+) -> None:
+    """:func:`run` for another function with the parameters of :func:`serve`."""
 
     def ready(addresses: list[str]) -> None:
         start_made()
@@ -139,7 +151,7 @@ def run(
             from headrace.transports.stdio import claim
 
             where["claimed"] = stack.enter_context(claim())
-        run_until_stopped(lambda: serve(server, on_ready=ready, **where), loop=loop)
+        run_until_stopped(lambda: serving(server, on_ready=ready, **where), loop=loop)
 
 
 def _wants_stdio(
