@@ -19,11 +19,13 @@ HeadraceError
 ├── ConnectionClosed       the connection ended: .reason, .exit_code of a child
 │   └── ConnectFailed      it never came up
 │       └── AuthenticationFailed   the server wants a token, or another one: .status, .challenge
+├── HttpRefusal            raised by `authenticate`: the HTTP answer of a request that is refused: .status, .headers
 ├── TaskCancelled          a task that was waited for was cancelled
 ├── ToolError              raised by a tool: its text is the isError answer the model sees
 └── UsageError             a wrong argument of the public API or the command line
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 from headrace.jsonrpc import (
@@ -36,7 +38,7 @@ from headrace.jsonrpc import (
 
 __all__ = (
     "AuthenticationFailed", "CannotAsk", "ClientCapabilityMissing", "ClientRefused", "ConnectFailed",
-    "ConnectionClosed", "Declined", "HeadraceError", "HttpStatusError", "InputRefused", "InputRequired",
+    "ConnectionClosed", "Declined", "HeadraceError", "HttpRefusal", "HttpStatusError", "InputRefused", "InputRequired",
     "InvalidAnswer", "LocalProtocolError", "NotOffered", "OverloadedError", "RemoteProtocolError",
     "RequestTimeout", "ResourceNotFound", "RpcError", "TaskCancelled", "ToolError", "UsageError",
 )  # fmt: skip
@@ -268,6 +270,33 @@ class AuthenticationFailed(ConnectFailed):
         super().__init__(reason)
         self.status = status
         self.challenge = challenge
+
+
+class HttpRefusal(HeadraceError):
+    """Raised by the option ``authenticate`` of an HTTP endpoint to refuse a request (AU-02, AU-05).
+
+    ``status`` is one of 300 to 599 without 304; ``headers`` are pairs of bytes or str, such as
+    ``("WWW-Authenticate", "Bearer ...")``; ``body`` is sent with ``content_type``, when it is not empty.
+    Framing headers are not given: they follow from the body. Raises ValueError for another status.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        headers: Iterable[tuple[bytes | str, bytes | str]] = (),
+        body: bytes = b"",
+        content_type: str = "application/json",
+    ) -> None:
+        if not 300 <= status <= 599 or status == 304:
+            raise ValueError(f"a request cannot be refused with status {status}")
+        super().__init__(status)
+        self.status = status
+        self.headers = list(headers)
+        self.body = body
+        self.content_type = content_type
+
+    def __str__(self) -> str:
+        return f"HTTP {self.status}"
 
 
 class TaskCancelled(HeadraceError):

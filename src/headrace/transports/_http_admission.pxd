@@ -19,6 +19,8 @@ cdef class RequestLink(Connection):
     cdef Mux known_mux                   # closed once the session has ended
     cdef uint32_t known_tick             # when the session was last told that it is used
     cdef object guest                    # the HTTP+SSE session that the body is for, or None
+    cdef object caller                   # what `authenticate` said
+    cdef object context                  # the context it said so in, or None: the handler's
     cdef bint expects                    # 100 Continue is awaited
     cdef hr_chunked chunked
     cdef bint is_chunked                 # of the body being received or skipped
@@ -45,7 +47,11 @@ cdef class RequestLink(Connection):
     cdef int keep_body(self, const char *p, Py_ssize_t n) except -1
     cdef int drop_body(self) except -1
     cdef int preflight(self, str origin) except -1
+    cdef int admit(self) except -1
+    cdef int receive(self, Mux mux, const char *p, Py_ssize_t n, HttpExchange exchange) except -1
+    cdef int before_refusal(self) except -1
     cdef int refuse(self, int status, str text, bytes fields=*) except -1
+    cdef int refuse_as(self, object refusal) except -1
     cdef int answered_head(self) except -1
     cdef int refuse_message(self, const char *p, Py_ssize_t n, int status, str text) except -1
     cdef HttpExchange fresh_exchange(self)

@@ -9,7 +9,9 @@ from libc.stdint cimport uint64_t
 from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from libc.string cimport memcpy, memset
 
+from headrace.errors import LocalProtocolError
 from headrace.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, R2
+from headrace.wire._http1 import header_line
 
 from headrace.mux._mux cimport Mux
 from headrace.transports._http_endpoint cimport Connection, Endpoint, put_rpc_error, span_is
@@ -20,6 +22,10 @@ from headrace.wire._chttp cimport *
 from headrace.wire._http1 cimport (
     ACCEPT_JSON, ACCEPT_SSE, accept_bits, header_list, known_bytes, known_joined, put_response_head,
 )
+
+cdef extern from "Python.h":
+    int PyContext_Enter(object) except -1
+    int PyContext_Exit(object) except -1
 
 __all__ = ("RequestLink",)
 
@@ -44,6 +50,20 @@ cdef bytes ALLOW_ALL = b"Allow: GET, POST, DELETE\r\n"
 cdef int refusal_code(int status):
     """The JSON-RPC code beside a status: 501 and 505 are the client's doing."""
     return INTERNAL_ERROR if status == 500 or status == 503 else INVALID_REQUEST
+
+
+cdef bytes refusal_fields(object refusal):
+    """The header lines of a HttpRefusal. Raises what is wrong with them (LocalProtocolError and others)."""
+    cdef list lines = []
+    for name, value in refusal.headers:
+        name = name.decode("latin-1") if isinstance(name, bytes) else name
+        value = value.decode("latin-1") if isinstance(value, bytes) else value
+        if name.lower() in ("content-length", "transfer-encoding", "connection", "content-type"):
+            raise LocalProtocolError(f"a refusal has no {name} of its own")
+        lines.append(header_line(name, value))
+    if refusal.body:
+        lines.append(header_line("Content-Type", refusal.content_type))
+    return b"".join(lines)
 
 
 cdef class RequestLink(Connection):
@@ -103,12 +123,12 @@ cdef class RequestLink(Connection):
         if h.flags & HR_F_EXPECT_OTHER:
             return self.refuse(417, "the only expectation that is understood is 100-continue")
         if h.method == HR_M_POST:
-            return self.check_content()
+            return self.check_content() if ep.authenticate is None or self.admit() else 0
         if h.method == HR_M_GET:
-            return self.open_stream()
+            return self.open_stream() if ep.authenticate is None or self.admit() else 0
         if h.method == HR_M_DELETE:
             self.remembered = same       # of posts
-            return self.end_session()
+            return self.end_session() if ep.authenticate is None or self.admit() else 0
         if h.method == HR_M_OPTIONS and self.extra is not None:
             return self.preflight(origin)
         return self.refuse(405, "this method is not allowed here", ALLOW_ALL)
@@ -159,7 +179,13 @@ cdef class RequestLink(Connection):
     cdef object principal(self):
         """Whose request it is."""
         cdef Endpoint ep = self.endpoint
+        if ep.authenticate is not None:
+            return self.caller
         return None if ep.principal_of is None else ep.principal_of(header_list(&self.head))
+
+    cdef int admit(self) except -1:
+        """Asks `authenticate`. 1: the request may go on; 0: it is refused, or waits for the answer."""
+        return 1
 
     cdef object look_up(self):
         """The session that the request names and that belongs to its principal, or None (HO-34)."""
@@ -168,7 +194,7 @@ cdef class RequestLink(Connection):
         if self.head.duplicate & B_SESSION:
             return None
         id = known_bytes(&self.head, HR_H_MCP_SESSION_ID)
-        if ep.sealed or ep.principal_of is not None:
+        if ep.sealed or ep.tells_apart:
             return ep.sessions.find(id, self.principal())
         return ep.by_id.get(id)
 
@@ -275,10 +301,14 @@ cdef class RequestLink(Connection):
         if h.seen & B_VERSION and known_bytes(h, HR_H_MCP_PROTOCOL_VERSION) == ep.modern:
             return self.refuse(400, "this revision is not spoken over HTTP+SSE; use the MCP endpoint")
         if path == ep.legacy.stream_path:
-            return self.open_legacy() if h.method == HR_M_GET else self.refuse(
+            if h.method == HR_M_GET:
+                return self.open_legacy() if ep.authenticate is None or self.admit() else 0
+            return self.refuse(
                 405, "this is the event stream of HTTP+SSE: only GET is allowed", b"Allow: GET\r\n")
         if h.method != HR_M_POST:
             return self.refuse(405, "messages are posted here", ALLOW_MODERN)
+        if ep.authenticate is not None and not self.admit():
+            return 0
         self.guest = ep.legacy.find(query, self.principal())
         if self.guest is None:
             return self.refuse(404, "unknown session: its event stream has ended or never was")
@@ -321,7 +351,7 @@ cdef class RequestLink(Connection):
             not self.persist)
         self.queue().put(b"Accepted", 8)
         self.answered(not self.persist, False)
-        return (<Mux>session.mux).receive(p, n, stream)
+        return self.receive(<Mux>session.mux, p, n, stream)
 
     # --- a whole POST ---------------------------------------------------------------------------------
 
@@ -343,7 +373,7 @@ cdef class RequestLink(Connection):
         if self.guest is not None:
             self.legacy_message(p, n)
             return None
-        if ep.principal_of is not None:
+        if ep.tells_apart:
             exchange.principal = self.principal()
         cdef bint named = h.seen & B_VERSION and h.known[HR_H_MCP_PROTOCOL_VERSION].n
         if (
@@ -379,9 +409,21 @@ cdef class RequestLink(Connection):
             return None
         session.active = True
         exchange.session = session
-        if version is not None and not ep.sealed and ep.principal_of is None:
+        if version is not None and not ep.sealed and not ep.tells_apart:
             self.know(session, version)
         return <Mux>session.mux
+
+    cdef int receive(self, Mux mux, const char *p, Py_ssize_t n, HttpExchange exchange) except -1:
+        """Hands a message to `mux`; what `authenticate` set in its context is there for the handler."""
+        cdef object context = self.context
+        if context is None:
+            return mux.receive(p, n, exchange)
+        self.context = None
+        PyContext_Enter(context)
+        try:
+            return mux.receive(p, n, exchange)
+        finally:
+            PyContext_Exit(context)
 
     cdef int know(self, object session, bytes version) except -1:
         """The next request will most likely be of the same session. Unused sessions are looked for at the
@@ -437,6 +479,24 @@ cdef class RequestLink(Connection):
 
     cdef int refuse(self, int status, str text, bytes fields=b"") except -1:
         """Answers a request by its head alone; its body, if any, is still to come. Gives 0."""
+        self.before_refusal()
+        if self.extra is not None:
+            fields = self.extra + fields
+        put_rpc_error(
+            self.endpoint, self.queue(), status, refusal_code(status), text, None, fields,
+            not self.persist, self.head.method == HR_M_HEAD)
+        return self.answered_head()
+
+    cdef int refuse_as(self, object refusal) except -1:
+        """The same with an answer that `authenticate` gave (a HttpRefusal)."""
+        cdef bytes fields = self.endpoint.date + (self.extra or b"") + refusal_fields(refusal)
+        cdef bytes body = refusal.body
+        self.before_refusal()
+        put_response_head(self.queue(), refusal.status, fields, PyBytes_GET_SIZE(body), False, not self.persist)
+        self.queue().put_bytes(body)
+        return self.answered_head()
+
+    cdef int before_refusal(self) except -1:
         cdef hr_head *h = &self.head
         if (
             self.expects or self.endpoint.closing
@@ -444,12 +504,7 @@ cdef class RequestLink(Connection):
         ):
             # Reading the body away would cost more than a new connection, or cannot be agreed on (B51).
             self.persist = False
-        if self.extra is not None:
-            fields = self.extra + fields
-        put_rpc_error(
-            self.endpoint, self.queue(), status, refusal_code(status), text, None, fields,
-            not self.persist, h.method == HR_M_HEAD)
-        return self.answered_head()
+        return 0
 
     cdef int answered_head(self) except -1:
         cdef hr_head *h = &self.head

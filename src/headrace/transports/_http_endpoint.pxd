@@ -30,7 +30,9 @@ cdef class Endpoint:
     cdef public object legacy            # protocol.legacy_sessions.LegacySessions, or None: HTTP+SSE is off
     cdef readonly bint sealed            # session ids carry their sessions: no GET, `by_id` is a cache
     cdef readonly bint stateless         # there are no sessions (HO-35)
-    cdef readonly object principal_of    # (header fields) -> whose request it is; None: nobody is told apart
+    cdef readonly object principal_of    # (header fields) -> whose request it is; None: it is not asked
+    cdef readonly object authenticate    # (HttpRequest) -> coroutine of the same; None: it is not asked
+    cdef bint tells_apart                # one of the two is there
     cdef public bint closing             # answers carry Connection: close
     cdef public object on_empty          # called when the last link is gone while closing
     cdef readonly set links

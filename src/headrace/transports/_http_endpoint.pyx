@@ -79,10 +79,12 @@ cdef class Endpoint:
     `server` offers ``runtime``, ``tables``, ``limits``, ``log``, ``header_parameters(name)`` and
     ``tools_with_headers``; `door` is the gate of requests outside sessions, `sessions` the store of
     the others, `guards` the Host and Origin checks, `path` the endpoint's path. `principal_of` gets the
-    header fields of each request and says whose it is: sessions belong to one principal (HO-34).
+    header fields of each request and says whose it is: sessions belong to one principal (HO-34). `authenticate`
+    says so of the whole head, and may take its time (headrace.transports.http_auth).
     """
 
-    def __init__(self, server, *, door, sessions, guards, str path not None, bint json_only=False, principal_of=None):
+    def __init__(self, server, *, door, sessions, guards, str path not None, bint json_only=False, principal_of=None,
+                 authenticate=None):
         limits = server.limits
         self.server = server
         self.limits = limits
@@ -95,6 +97,8 @@ cdef class Endpoint:
         self.sealed = sessions.sealed
         self.stateless = door.stateless
         self.principal_of = principal_of
+        self.authenticate = authenticate
+        self.tells_apart = principal_of is not None or authenticate is not None
         door.mux = self.mux = Mux(self.runtime, door, limits, scoped=False)
         self.mux.modern = server.tables.modern
         self.handshake = server.tables.handshake

@@ -1,11 +1,11 @@
 from typing import Any
 
-from headrace.transports._http_admission import RequestLink
+from headrace.transports._http_gate import GateLink
 from headrace.transports._http_endpoint import Endpoint
 
 __all__ = ("HttpLink",)
 
-class HttpLink(RequestLink):
+class HttpLink(GateLink):
     def __init__(self, endpoint: Endpoint) -> None: ...
     def connection_made(self, transport: Any) -> None: ...
     def data_received(self, data: bytes) -> None: ...

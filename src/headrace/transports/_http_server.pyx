@@ -7,15 +7,14 @@ answered strictly in order. Timeouts are counted in ticks of the endpoint's one 
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from cpython.mem cimport PyMem_Free, PyMem_Realloc
-from libc.string cimport memcpy, memmove, memset
+from libc.string cimport memset
 
 from headrace.jsonrpc import INTERNAL_ERROR
 
 from headrace.mux._mux cimport Mux, Sink
 from headrace.transports._http_endpoint cimport Endpoint, put_rpc_error
 from headrace.transports._http_exchange cimport HttpExchange
-from headrace.transports._http_admission cimport RequestLink
+from headrace.transports._http_gate cimport BODY, BUSY, CLOSED, HEAD, IDLE, LINGER, SKIP, GateLink
 from headrace.wire._cjson cimport HR_NEED_MORE, HR_OK, hr_span
 from headrace.wire._chttp cimport *
 from headrace.wire._http1 cimport ACCEPT_SSE, head_error, status_of
@@ -26,14 +25,6 @@ cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(object o)
 
 cdef enum:
-    IDLE = 0                 # between requests
-    HEAD = 1                 # a head has begun
-    BODY = 2                 # a body is due
-    SKIP = 3                 # the body of a refused request is due
-    BUSY = 4                 # a request is being answered
-    LINGER = 5               # last answer given; input is dropped so that it arrives
-    CLOSED = 6               # closing or gone
-
     MODE_FRESH = 0           # of an exchange
     MODE_STREAMING = 1
 
@@ -43,7 +34,7 @@ cdef enum:
     MAX_LINGER = 64 * 1024 * 1024
 
 
-cdef class HttpLink(RequestLink):
+cdef class HttpLink(GateLink):
     """Protocol of one connection of `endpoint` (TCP, unix or TLS)."""
 
     def __cinit__(self, Endpoint endpoint not None):
@@ -52,9 +43,6 @@ cdef class HttpLink(RequestLink):
         self.reading = True
         self.persist = True
         self.fd = -1
-
-    def __dealloc__(self):
-        PyMem_Free(self.buf)
 
     def connection_made(self, transport):
         cdef Endpoint ep = self.endpoint
@@ -93,6 +81,8 @@ cdef class HttpLink(RequestLink):
         cdef HttpExchange current = self.current
         self.eof = True
         if self.phase == BUSY:
+            if self.waiting is not None and self.patient:
+                return self.transport.get_extra_info("sslcontext") is None
             if (
                 current is not None and current.running is not None and not current.is_stream
                 and not current.running.revision.modern and self.transport.get_extra_info("sslcontext") is None
@@ -131,7 +121,7 @@ cdef class HttpLink(RequestLink):
         self.output_full = False
         self.stall_size = 0
         self.release_waiters()
-        if self.size > self.off and self.phase == IDLE:
+        if self.size > self.off and self.phase < BUSY:
             self.go_on()
 
     @property
@@ -147,6 +137,7 @@ cdef class HttpLink(RequestLink):
             self.current = None
             exchange.detach()
         self.spare = None
+        self.stop_waiting()
         self.forget()
         self.drop_stored()
         self.drop_body()
@@ -289,30 +280,6 @@ cdef class HttpLink(RequestLink):
             self.transport.pause_reading()
         return 0
 
-    cdef int store(self, const char *p, Py_ssize_t n) except -1:
-        cdef char *grown
-        cdef Py_ssize_t cap
-        if self.off and (self.off == self.size or self.off >= self.size >> 1):
-            memmove(self.buf, self.buf + self.off, self.size - self.off)
-            self.size -= self.off
-            self.off = 0
-        if self.size + n > self.cap:
-            cap = max(self.size + n, self.cap * 2, 512)
-            grown = <char *>PyMem_Realloc(self.buf, cap)
-            if grown is NULL:
-                raise MemoryError
-            self.buf = grown
-            self.cap = cap
-        memcpy(self.buf + self.size, p, n)
-        self.size += n
-        return 0
-
-    cdef int drop_stored(self) except -1:
-        PyMem_Free(self.buf)
-        self.buf = NULL
-        self.off = self.size = self.cap = 0
-        return 0
-
     cdef Py_ssize_t on_head(self, const char *p, Py_ssize_t n) except -1:
         """A head is complete at p; returns how much of [p, p + n) was taken."""
         cdef hr_head *h = &self.head
@@ -324,6 +291,7 @@ cdef class HttpLink(RequestLink):
         self.extra = None
         self.expects = h.flags & HR_F_EXPECT_100 and kind != HR_BODY_NONE
         self.is_chunked = kind == HR_BODY_CHUNKED
+        self.head_at = p
         if not self.usual():
             # Head spans are needed by whoever judges it, and by an exchange that it opens.
             self.head_here = True
@@ -332,6 +300,8 @@ cdef class HttpLink(RequestLink):
                     return head_len
             finally:
                 self.head_here = False
+        elif self.endpoint.authenticate is not None and not self.admit():
+            return head_len
         if kind == HR_BODY_NONE:
             if not h.flags & HR_F_HAS_LENGTH:
                 # What follows may be a body all the same: it must never run as a request (B50).
@@ -353,7 +323,7 @@ cdef class HttpLink(RequestLink):
         self.since = self.body_since = self.endpoint.tick
         if not self.keep_body(p, head_len):
             return head_len
-        if self.expects and have == 0:
+        if self.expects and have == 0 and self.size == self.off:
             self.queue().put(b"HTTP/1.1 100 Continue\r\n\r\n", 25)
         return head_len
 
@@ -439,7 +409,7 @@ cdef class HttpLink(RequestLink):
             if mux is None:
                 return 0
             self.current = exchange
-            mux.receive(p, n, exchange)
+            self.receive(mux, p, n, exchange)
         except Exception as exc:
             self.endpoint.runtime.report("a request could not be handled", exc)
             if self.current is exchange and exchange.writing:
@@ -538,6 +508,10 @@ cdef class HttpLink(RequestLink):
     def give_up(self):
         """Waiting for the answer is over: cancels the request and closes."""
         cdef HttpExchange exchange = self.current
+        if self.waiting is not None:
+            self.stop_waiting()
+            self.refuse(503, "the server is shutting down")
+            return
         if self.phase == BUSY and exchange is not None and exchange.running is not None:
             exchange.cancel_running("shutdown")
         if self.phase != CLOSED:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import ssl as ssl_module
 
     from headrace.protocol.event_store import EventStore
+    from headrace.transports.http_auth import Authenticate
 
 __all__ = ("HttpOptions", "check_options")
 
@@ -47,6 +48,10 @@ class HttpOptions(TypedDict, total=False):
     principal_of: Callable[[list[tuple[bytes, bytes]]], Any] | None
     """Says whose a request is, by its header fields (names in lower case); a session is served to the
     principal that began it and unknown to others (HO-34)."""
+    authenticate: Authenticate | None
+    """The same as an async function of an :class:`headrace.transports.http_auth.HttpRequest`, asked for each POST, GET
+    and DELETE before its body is taken. It returns the principal (compared with ``==``; None: anonymous) or raises
+    :class:`headrace.errors.HttpRefusal`. Not together with ``principal_of``."""
 
 
 def check_options(options: Mapping[str, Any]) -> None:
@@ -59,3 +64,5 @@ def check_options(options: Mapping[str, Any]) -> None:
         raise UsageError(f"path {path!r} must begin with a slash and hold no space, ? or #")
     if options.get("sealed_sessions") and options.get("stateless"):
         raise UsageError("sealed_sessions and stateless exclude each other: a stateless server has no sessions")
+    if options.get("authenticate") is not None and options.get("principal_of") is not None:
+        raise UsageError("authenticate and principal_of exclude each other: both say whose a request is")

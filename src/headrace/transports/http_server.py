@@ -235,6 +235,7 @@ def open_endpoint(server: Any, bind: str | None, options: HttpOptions) -> Endpoi
         path=path,
         json_only=options.get("json_only", False),
         principal_of=options.get("principal_of"),
+        authenticate=options.get("authenticate"),
     )
     if legacy_sse := options.get("legacy_sse"):
         from headrace.protocol.legacy_sessions import LegacySessions

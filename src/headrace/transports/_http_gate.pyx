@@ -1,0 +1,153 @@
+"""Input of an HTTP connection that cannot be looked at yet, and requests that wait to be admitted.
+
+`authenticate` is asked when a head was judged and before its body is taken. Mostly it answers in the call
+stack of data_received, and nothing waits. When it suspends, the head is copied and the connection is busy: what
+comes is stored, reading pauses once that is much, and no time limit of the peer's runs. With the answer the
+head is judged again where it left off.
+"""
+
+from asyncio import CancelledError
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.mem cimport PyMem_Free, PyMem_Realloc
+from libc.string cimport memcpy, memmove
+
+from headrace.errors import HttpRefusal
+from headrace.transports.http_auth import HttpRequest, ask
+
+from headrace.transports._http_admission cimport RequestLink
+from headrace.transports._http_endpoint cimport Endpoint
+from headrace.wire._chttp cimport *
+from headrace.wire._http1 cimport header_list, known_bytes
+
+__all__ = ("GateLink",)
+
+
+cdef class GateLink(RequestLink):
+    """The part of an HTTP link that makes input and requests wait."""
+
+    def __dealloc__(self):
+        PyMem_Free(self.buf)
+
+    # --- input ----------------------------------------------------------------------------------------
+
+    cdef int store(self, const char *p, Py_ssize_t n) except -1:
+        cdef char *grown
+        cdef Py_ssize_t cap
+        if self.off and (self.off == self.size or self.off >= self.size >> 1):
+            memmove(self.buf, self.buf + self.off, self.size - self.off)
+            self.size -= self.off
+            self.off = 0
+        if self.size + n > self.cap:
+            cap = max(self.size + n, self.cap * 2, 512)
+            grown = <char *>PyMem_Realloc(self.buf, cap)
+            if grown is NULL:
+                raise MemoryError
+            self.buf = grown
+            self.cap = cap
+        memcpy(self.buf + self.size, p, n)
+        self.size += n
+        return 0
+
+    cdef int drop_stored(self) except -1:
+        PyMem_Free(self.buf)
+        self.buf = NULL
+        self.off = self.size = self.cap = 0
+        return 0
+
+    # --- requests -------------------------------------------------------------------------------------
+
+    cdef int admit(self) except -1:
+        cdef Endpoint ep = self.endpoint
+        cdef hr_head *h = &self.head
+        cdef bint finished = False
+        if self.passed:
+            self.passed = False
+            return 1
+        self.caller = self.context = None
+        request = HttpRequest(
+            PyBytes_FromStringAndSize(h.verb.p, <Py_ssize_t>h.verb.n).decode("ascii"),
+            PyBytes_FromStringAndSize(h.target.p, <Py_ssize_t>h.target.n).decode("ascii"),
+            header_list(h), self.transport.get_extra_info("peername") or None,
+            "http" if self.transport.get_extra_info("sslcontext") is None else "https")
+        try:
+            found = ep.runtime.starter.start(ask(ep.authenticate, request), &finished)
+        except (Exception, CancelledError) as exc:
+            return self.turned_away(exc)
+        if finished:
+            self.caller, self.context = found
+            return 1
+        self.kept_head = PyBytes_FromStringAndSize(self.head_at, <Py_ssize_t>h.head_len)
+        self.patient = h.method == HR_M_POST and known_bytes(h, HR_H_MCP_PROTOCOL_VERSION) != ep.modern
+        self.waiting = found
+        self.phase = BUSY
+        self.since = ep.tick
+        found.add_done_callback(self.admitted)
+        return 0
+
+    def admitted(self, task):
+        """Callback: `authenticate` has made up its mind."""
+        cdef bytes head = self.kept_head
+        cdef object error = None
+        if self.waiting is not task:
+            if not task.cancelled():
+                task.exception()         # it came too late to matter
+            return
+        self.waiting = self.kept_head = None
+        try:
+            try:
+                self.caller, self.context = task.result()
+            except (Exception, CancelledError) as exc:
+                error = exc
+            if hr_http1_request(PyBytes_AS_STRING(head), <size_t>PyBytes_GET_SIZE(head), &self.endpoint.head_limits,
+                                &self.head) != HR_OK:
+                raise SystemError("a head that was read before cannot be read")
+            self.phase = IDLE
+            self.since = self.endpoint.tick
+            self.busy = True
+            try:
+                if error is not None:
+                    self.turned_away(error)
+                else:
+                    self.passed = True
+                    self.on_head(PyBytes_AS_STRING(head), PyBytes_GET_SIZE(head))
+            finally:
+                self.busy = self.passed = False
+            if self.size > self.off and self.phase < BUSY and not self.output_full:
+                self.work_stored()
+            if self.eof and 0 < self.phase < BUSY:
+                (<object>self).abort()   # what is missing will not come
+                return
+            self.settle()
+        except Exception as exc:
+            self.endpoint.runtime.report("an HTTP connection failed", exc)
+            (<object>self).abort()
+
+    cdef int turned_away(self, object exc) except -1:
+        if isinstance(exc, HttpRefusal):
+            try:
+                return self.refuse_as(exc)
+            except Exception as wrong:
+                exc = wrong
+        self.endpoint.runtime.report("authenticate failed", exc)
+        return self.refuse(500, "internal error")
+
+    cdef int stop_waiting(self) except -1:
+        """The peer is gone, or the server goes: nobody needs to know any more whose request it is."""
+        cdef object task = self.waiting
+        self.caller = self.context = None
+        if task is not None:
+            self.waiting = self.kept_head = None
+            task.cancel()
+        return 0
+
+    # --- the link itself ------------------------------------------------------------------------------
+
+    cdef Py_ssize_t on_head(self, const char *p, Py_ssize_t n) except -1:
+        return n
+
+    cdef int work_stored(self) except -1:
+        return 0
+
+    cdef int settle(self) except -1:
+        return 0

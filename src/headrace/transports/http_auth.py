@@ -1,0 +1,46 @@
+"""Who calls: what the option ``authenticate`` of an HTTP endpoint gets, and how it is asked.
+
+``authenticate`` is an async function of one :class:`HttpRequest`. It returns the principal of the request (None:
+anonymous), or raises :class:`headrace.errors.HttpRefusal`; whatever else it raises is answered with 500.
+Context variables that it sets are set for the handler of the request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextvars import Context, copy_context
+from typing import Any
+
+import msgspec
+
+from headrace.errors import HttpRefusal
+
+__all__ = ("Authenticate", "HttpRefusal", "HttpRequest", "ask")
+
+
+class HttpRequest(msgspec.Struct, frozen=True):
+    """The head of a request to the MCP endpoint."""
+
+    method: str
+    """``"POST"``, ``"GET"`` or ``"DELETE"``."""
+    target: str
+    """As it was sent: a path with its query, or an absolute URI."""
+    headers: list[tuple[bytes, bytes]]
+    """Header lines in order; names in lower case."""
+    client: tuple[Any, ...] | None
+    """Address of the peer, host and port first; None on a unix socket."""
+    scheme: str
+    """``"http"`` or ``"https"``."""
+
+    def header(self, name: bytes) -> bytes | None:
+        """The value of the header ``name`` (in lower case), of the first line where it is repeated."""
+        return next((value for each, value in self.headers if each == name), None)
+
+
+Authenticate = Callable[[HttpRequest], Awaitable[Any]]
+
+
+async def ask(authenticate: Authenticate, request: HttpRequest) -> tuple[Any, Context]:
+    """The principal of ``request``, and the context in which it was found."""
+    principal = await authenticate(request)
+    return principal, copy_context()
