@@ -56,6 +56,14 @@ cdef object read_error(const hr_token *error):
     return RpcError(wire.code, wire.message, wire.data)
 
 
+cdef object read_progress(const hr_token *params):
+    """The params of a progress notification, or None when they are none."""
+    try:
+        return decode_progress(token_bytes(params))
+    except Exception:
+        return None
+
+
 cdef str text_of(object value):
     """str(value) whatever it is: encodable, and without an exception."""
     cdef str text

@@ -198,6 +198,7 @@ cdef class Mux:
     cdef readonly bint scoped            # ids of one connection or session share one scope
     cdef public bint null_ids            # unreadable ids are answered as null (R1-R3, JR-13)
     cdef bint unparking
+    cdef public bint tees                # the gate is told of `cancelled` and `progress` too, once they took effect
     cdef public bint draining            # new requests are refused: the server shuts down
     cdef public Py_ssize_t asked         # questions of the peer that a person or a model thinks about
     cdef double patience                 # seconds that such calls are spared at most

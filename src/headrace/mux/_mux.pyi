@@ -225,6 +225,7 @@ class Mux:
     modern: Revision | None
     current: Revision | None
     null_ids: bool
+    tees: bool
     draining: bool
     asked: int
     closed: bool

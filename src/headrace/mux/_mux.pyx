@@ -261,35 +261,33 @@ cdef class Mux:
     cdef int notification(self, const char *p, Py_ssize_t n, const hr_envelope *env, Sink sink) except -1:
         cdef Exchange ex
         cdef object found
+        cdef bint told = self.tees
         if token_is(&env.method, CANCELLED_METHOD):
             # Malformed or unknown ids are ignored silently (MX-12). Without a scope the id names
             # nothing: acting on it would let one client cancel another's request (HN-51).
             if self.scoped and env.request_id.n:
                 key = self.id_key(&env.request_id)
                 ex = self.running(key)
-                if ex is not None:
-                    if ex.handler.cancellable:
-                        ex.cancel()
-                else:
+                if ex is None:
                     found = self.parked.pop(key, None)
                     if found is None:
-                        self.gate.notify(envelope_from(p, n, env), sink)
+                        told = True
                     else:
                         self.parked_bytes -= PyBytes_GET_SIZE(<bytes>(<tuple>found)[0])
                         (<Sink>(<tuple>found)[1]).abandoned(None)
                         self.release()
-            return sink.accepted()
-        if token_is(&env.method, PROGRESS_METHOD):
+                elif ex.handler.cancellable:
+                    ex.cancel()
+        elif token_is(&env.method, PROGRESS_METHOD):
             if self.pending and (env.note_token.type == HR_T_INT or self.chosen):
                 found = self.pending.get(key_of_token(&env.note_token))
-                if found is not None and env.params.n:
-                    try:
-                        note = decode_progress(token_bytes(&env.params))
-                    except Exception:
-                        return sink.accepted()
+                note = read_progress(&env.params) if found is not None else None
+                if note is not None:
                     found.progressed(note)
-            return sink.accepted()
-        self.gate.notify(envelope_from(p, n, env), sink)
+        else:
+            told = True
+        if told:
+            self.gate.notify(envelope_from(p, n, env), sink)
         return sink.accepted()
 
     cdef int refuse(self, const hr_envelope *env, Sink sink, int code, str message, int status) except -1:
@@ -477,6 +475,8 @@ cdef class Mux:
     @property
     def next_call_id(self):
         """The id that the next call will have (a progress token can be chosen to equal it)."""
+        while self.chosen and self.next_id in self.pending:
+            self.next_id += 1
         return self.next_id
 
     def notify(self, bytes method not None, bytes params, Sink sink not None):
