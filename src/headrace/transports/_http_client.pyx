@@ -12,7 +12,9 @@ from headrace.errors import ConnectionClosed, HeadraceError, HttpStatusError, Ov
 from headrace.mux._mux cimport Exchange, PendingCall, Sink
 from headrace.transports._http_conn cimport BODY_DISCARD, BODY_DROP, BODY_EVENTS, BODY_EXCERPT
 from headrace.transports._http_reconnect cimport Reconnect, carriable
-from headrace.transports._http_request cimport ChannelState, ClientCall, ClientRequest, passing
+from headrace.transports._http_request cimport (
+    POSTED, STREAMED, CallOptions, ChannelState, ClientCall, ClientRequest, passing,
+)
 from headrace.wire._chttp cimport *
 from headrace.wire._http1 cimport sse_type
 from headrace.wire._outbuf cimport Outbuf
@@ -53,8 +55,10 @@ cdef class ClientPost(ClientRequest):
         self.session_id = channel._session_id
         self.sent = True
         if self.delete:
-            return channel.delete_head + b"\r\n"
-        out.put_bytes(channel.post_head)
+            return (channel.delete_head if self.own is None else channel.head_for(
+                b"DELETE", self.own, channel.state_fields)) + b"\r\n"
+        out.put_bytes(channel.post_head if self.own is None else channel.head_for(
+            b"POST", self.own, POSTED + channel.state_fields))
         if channel._modern and self.method is not None:
             out.put(b"Mcp-Method: ", 12)
             out.put_bytes(self.method)
@@ -97,7 +101,8 @@ cdef class ClientStream(ClientRequest):
         return "the event stream"
 
     cdef bytes render(self):
-        cdef bytes head = self.channel.get_head
+        cdef bytes head = self.channel.get_head if self.own is None else self.channel.head_for(
+            b"GET", self.own, STREAMED + self.channel.state_fields)
         self.session_id = self.channel._session_id
         id = self.reconnect.last_id
         if id is not None and carriable(id):
@@ -246,7 +251,12 @@ cdef class HttpChannel(ChannelState):
         request.params = params
         if name is not None and self._modern:
             request.name = self.encoded(name)
-        request.extra = <bytes?>call.attached if call.attached is not None else None
+        request.modern = self._modern
+        if call.attached is not None:
+            if type(call.attached) is CallOptions:
+                request.take_options(<CallOptions>call.attached)
+            else:
+                request.extra = <bytes?>call.attached
         call.attached = request
         return self.pool.submit(request)
 
@@ -257,7 +267,7 @@ cdef class HttpChannel(ChannelState):
         request.call = None
         if not request.sent:
             return 0
-        if self._modern or call.method == "initialize":
+        if request.modern or call.method == "initialize":
             if request.conn is not None:
                 request.conn.abandon()
             return 0
@@ -298,13 +308,14 @@ cdef class HttpChannel(ChannelState):
                 "too many answers wait for a connection (limit max_waiting_answers)"))
         return 0
 
-    def submit_post(self, bytes body, future):
-        """POSTs one message that is no request of ours."""
+    def submit_post(self, bytes body, future, bytes own=None):
+        """POSTs one message that is no request of ours; ``own`` are header lines in place of the user's."""
         cdef ClientPost request = ClientPost.__new__(ClientPost)
         cdef Py_ssize_t end
         request.channel = self
         request.urgent = True
         request.body = body
+        request.own = own
         request.future = future
         request.session_id = self._session_id
         if body.startswith(b'{"jsonrpc":"2.0","method":"'):
@@ -326,18 +337,20 @@ cdef class HttpChannel(ChannelState):
         self.submit_post(body, future)
         return future
 
-    def open_stream(self, on_end=None):
+    def open_stream(self, on_end=None, bytes own=None):
         """Opens the server's own event stream (GET, HO-10) and keeps it open: after an end it is
         reopened. Only after the handshake (B118).
 
         ``on_end(exc)`` is called once when it is over for good: exc is None when the server has no
-        such stream (405), else why. Returns the stream, with ``close()``.
+        such stream (405), else why. ``own`` are header lines in place of the user's. Returns the stream, with
+        ``close()``.
         """
         cdef ClientStream stream = ClientStream.__new__(ClientStream)
         if self.closed:
             raise ConnectionClosed("the connection is closed")
         stream.channel = self
         stream.notify_end = on_end
+        stream.own = own
         stream.reconnect = Reconnect(self.mux.runtime, self.limits)
         self.streams.add(stream)
         # On the connection at hand, so that it comes before the calls that follow; they find a new one.
@@ -364,7 +377,7 @@ cdef class HttpChannel(ChannelState):
                 if (<ClientCall>request).conn is not None:
                     (<ClientCall>request).conn.abandon()
 
-    def delete_session(self):
+    def delete_session(self, bytes own=None):
         """Sends the DELETE of the session (HO-33) and returns a future, or None without a session."""
         cdef ClientPost request
         if self._session_id is None or self.pool.closed:
@@ -372,6 +385,7 @@ cdef class HttpChannel(ChannelState):
         request = ClientPost.__new__(ClientPost)
         request.channel = self
         request.urgent = True
+        request.own = own
         request.delete = True
         request.future = self.mux.runtime.create_future()
         try:

@@ -4,14 +4,33 @@ from headrace.limits import Limits
 from headrace.mux import Mux, PendingCall, Sink
 from headrace.transports._http_conn import HttpConn, HttpPool, HttpRequest
 
-__all__ = ("ChannelState", "ClientCall", "ClientRequest", "encode_header_value")
+__all__ = ("CallOptions", "ChannelState", "ClientCall", "ClientRequest", "encode_header_value")
 
 def encode_header_value(value: str | int | bool) -> bytes: ...
+
+class CallOptions:
+    @property
+    def fields(self) -> bytes | None: ...
+    @property
+    def own(self) -> bytes | None: ...
+    @property
+    def resume(self) -> bytes | None: ...
+    @property
+    def on_event_id(self) -> Callable[[str], object] | None: ...
+    def __init__(
+        self,
+        *,
+        fields: bytes | None = None,
+        own: bytes | None = None,
+        resume: bytes | None = None,
+        on_event_id: Callable[[str], object] | None = None,
+    ) -> None: ...
 
 class ChannelState(Sink):
     protocol_version: str | None
     session_id: str | None
     modern: bool
+    watcher: Callable[[ClientRequest, int, bytes], object] | None
     @property
     def receiving_call(self) -> PendingCall | None: ...
     @property

@@ -28,7 +28,7 @@ from headrace.transports._http_conn cimport (
 )
 from headrace.transports._http_reconnect cimport Reconnect, carriable
 from headrace.wire._chttp cimport *
-from headrace.wire._cjson cimport HR_ERROR, HR_T_NULL, hr_envelope
+from headrace.wire._cjson cimport HR_ERROR, HR_RESULT, HR_T_NULL, hr_envelope
 from headrace.wire._http1 cimport json_type, known_bytes, known_joined, known_text, sse_type
 from headrace.wire._outbuf cimport Outbuf
 from headrace.wire._sse cimport SseFramer
@@ -36,7 +36,7 @@ from headrace.wire._sse cimport SseFramer
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object s, Py_ssize_t *n) except NULL
 
-__all__ = ("ChannelState", "ClientCall", "ClientRequest", "encode_header_value")
+__all__ = ("CallOptions", "ChannelState", "ClientCall", "ClientRequest", "encode_header_value")
 
 cdef enum:
     MAX_HOPS = 5          # redirects of one request (B58)
@@ -46,6 +46,8 @@ cdef frozenset SAFE = frozenset((
     b"initialize", b"ping", b"server/discover", b"tools/list", b"resources/list", b"resources/templates/list",
     b"prompts/list",
 ))
+cdef bytes POSTED = b"Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"
+cdef bytes STREAMED = b"Accept: text/event-stream\r\nCache-Control: no-store\r\n"
 cdef dict KEPT_FIELDS = {
     HR_H_CONTENT_TYPE: (b"content-type", "content-type"), HR_H_LOCATION: (b"location", "location"),
     HR_H_RETRY_AFTER: (b"retry-after", "retry-after"),
@@ -166,17 +168,21 @@ cdef class ChannelState(Sink):
     cdef int prepare(self) except -1:
         """The constant bytes of request heads: only method, name and length vary from call to call."""
         cdef bytes tail = b" " + self.target + b" HTTP/1.1\r\nHost: " + self.host + b"\r\n" + self.user_fields
-        cdef bytes posted = b"Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"
         cdef bytes state = b""
-        self.bare_head = b"POST" + tail + posted
         if self._protocol_version is not None:
             state += b"MCP-Protocol-Version: " + self._protocol_version.encode("ascii") + b"\r\n"
         if self._session_id is not None:
             state += b"Mcp-Session-Id: " + self._session_id.encode("ascii") + b"\r\n"
-        self.post_head = b"POST" + tail + posted + state
-        self.get_head = b"GET" + tail + b"Accept: text/event-stream\r\nCache-Control: no-store\r\n" + state
+        self.state_fields = state
+        self.bare_head = b"POST" + tail + POSTED
+        self.post_head = self.bare_head + state
+        self.get_head = b"GET" + tail + STREAMED + state
         self.delete_head = b"DELETE" + tail + state
         return 0
+
+    cdef bytes head_for(self, bytes method, bytes own, bytes more):
+        """The head of a request that has header lines of its own in place of the user's."""
+        return method + b" " + self.target + b" HTTP/1.1\r\nHost: " + self.host + b"\r\n" + own + more
 
     cdef int adopt(self, const hr_head *h) except -1:
         """The session that the answer to initialize opens, if any (HO-30)."""
@@ -187,6 +193,14 @@ cdef class ChannelState(Sink):
             self.session_id = id.decode("ascii")
         else:
             raise RemoteProtocolError("the server's session id holds characters other than visible ASCII (HO-30)")
+        return 0
+
+    cdef int watch(self, ClientRequest request, const hr_head *h) except -1:
+        """Tells the watcher of an answer's head."""
+        try:
+            self.watcher(request, h.status, PyBytes_FromStringAndSize(h.fields.p, <Py_ssize_t>h.fields.n))
+        except Exception as exc:
+            self.mux.runtime.report("the watcher of HTTP answers failed", exc)
         return 0
 
     cdef int wake(self) except -1:
@@ -227,7 +241,19 @@ cdef class ChannelState(Sink):
         """An error without a usable id is about the request whose answer it is (JR-13); with an error
         status any is (servers make up ids there)."""
         cdef ClientRequest request = self.receiving
-        if request is None or request.call is None or env.kind != HR_ERROR:
+        cdef PendingCall call
+        if request is None or request.call is None:
+            return False
+        if isinstance(request, ClientCall) and (<ClientCall>request).resumed and (<ClientCall>request).waits():
+            # It was asked under another id, in an earlier life of this client.
+            call = request.call
+            del self.mux.pending[call.key]
+            if env.kind == HR_RESULT:
+                call.resolve(&env.result)
+            else:
+                call.reject(read_error(&env.error))
+            return True
+        if env.kind != HR_ERROR:
             return False
         if env.id.n and env.id.type != HR_T_NULL and request.status < 300:
             return False
@@ -270,6 +296,8 @@ cdef class ClientRequest(HttpRequest):
         """What holds for every answer: how to read the body, or -1 when the status decides."""
         cdef hr_span coding
         self.status = h.status
+        if self.channel.watcher is not None:
+            self.channel.watch(self, h)
         if h.seen >> HR_H_CONTENT_ENCODING & 1:
             coding = h.known[HR_H_CONTENT_ENCODING]
             if coding.n and not hr_http1_ieq(coding.p, coding.n, "identity", 8):
@@ -358,230 +386,6 @@ cdef class ClientRequest(HttpRequest):
         return self.failed(self.status_error(p, n))
 
 
-# ---------------------------------------------------------------- calls
-
-cdef Py_ssize_t digits(long long n) noexcept:
-    """How many decimal digits `n`, which is not negative, has."""
-    cdef Py_ssize_t count = 1
-    while n >= 10:
-        n //= 10
-        count += 1
-    return count
-
-
-cdef class ClientCall(ClientRequest):
-    """A request of ours. ``PendingCall.attached`` holds it, so that ``session_id`` and ``status`` can
-    be asked for when the call has failed (HO-32)."""
-
-    cdef str what(self):
-        if self.reconnect is not None:
-            return f"the rest of the answer to {self.method.decode()}"  # it was sent, and may have run
-        return self.method.decode()
-
-    cdef bint safe(self):
-        return self.method in SAFE
-
-    cdef bint waits(self):
-        """Whether the answer is still outstanding."""
-        return self.call is not None and self.channel.mux.pending.get(self.call.key) is self.call
-
-    cdef int failed(self, object exc) except -1:
-        cdef PendingCall call = self.call
-        self.call = None
-        if call is not None and not self.dropped:
-            call.fail(exc)
-        return 0
-
-    cdef bytes render(self):
-        cdef ChannelState channel = self.channel
-        cdef Outbuf out = channel.scratch
-        cdef bytes head
-        cdef Py_ssize_t n
-        self.sent = True
-        self.session_id = channel._session_id
-        if self.reconnect is not None:
-            out.put_bytes(channel.get_head)
-            out.put(b"Last-Event-ID: ", 15)
-            out.put_bytes(self.reconnect.last_id)
-            out.put(b"\r\n\r\n", 4)
-            return out.take()
-        head = channel.post_head
-        if self.method == b"initialize":
-            head = channel.bare_head
-            self.session_id = None
-        # {"jsonrpc":"2.0","id":N,"method":"M","params":P}
-        n = 22 + 11 + PyBytes_GET_SIZE(self.method) + (
-            2 if self.params is None else 12 + PyBytes_GET_SIZE(self.params))
-        if self.call.token is not None:
-            n += PyBytes_GET_SIZE(self.call.token)
-        else:
-            n += digits(self.call.id)
-        out.room(PyBytes_GET_SIZE(head) + n + 256)
-        out.put_bytes(head)
-        if channel._modern and head is channel.post_head:
-            out.put(b"Mcp-Method: ", 12)
-            out.put_bytes(self.method)
-            out.put(b"\r\n", 2)
-            if self.name is not None:
-                out.put(b"Mcp-Name: ", 10)
-                out.put_bytes(self.name)
-                out.put(b"\r\n", 2)
-        if self.extra is not None:
-            out.put_bytes(self.extra)
-        out.put(b"Content-Length: ", 16)
-        out.put_int(n)
-        out.put(b'\r\n\r\n{"jsonrpc":"2.0","id":', 26)
-        if self.call.token is None:
-            out.put_int(self.call.id)
-        else:
-            out.put_bytes(self.call.token)
-        out.put(b',"method":"', 11)
-        out.put_bytes(self.method)
-        if self.params is None:
-            out.put(b'"}', 2)
-        else:
-            out.put(b'","params":', 11)
-            out.put_bytes(self.params)
-            out.put(b'}', 1)
-        return out.take()
-
-    cdef int on_head(self, const hr_head *h) except -1:
-        cdef int mode
-        cdef hr_span kind
-        if self.dropped:
-            self.status = h.status
-            return BODY_DISCARD
-        mode = self.judge(h)
-        if mode >= 0:
-            return mode
-        if h.status >= 300:
-            return self.judge_error(h)
-        if self.method == b"initialize":
-            self.channel.adopt(h)
-        if self.channel.asleep is not None:
-            self.channel.wake()
-        kind = h.known[HR_H_CONTENT_TYPE]
-        if h.seen >> HR_H_CONTENT_TYPE & 1:
-            if json_type(kind.p, <Py_ssize_t>kind.n) and self.reconnect is None:
-                self.json = True
-                return BODY_WHOLE
-            if sse_type(kind.p, <Py_ssize_t>kind.n):
-                self.news = False
-                if self.reconnect is not None:
-                    self.reconnect.opened()
-                return BODY_EVENTS
-        if hr_http1_response_body(h, False) == HR_BODY_NONE:
-            self.problem = RemoteProtocolError(f"HTTP {h.status} without a body is no answer to {self.what()}")
-            return BODY_DISCARD
-        self.judge_error(h)
-        self.json = False
-        return BODY_EXCERPT
-
-    cdef int on_body(self, const char *p, Py_ssize_t n) except -1:
-        cdef Py_ssize_t i = 0
-        cdef str body
-        if self.dropped:
-            return 0
-        if self.reconnect is not None:
-            return self.refused(p, n)
-        if self.status < 300 and self.json:
-            self.channel.deliver(self, p, n)
-            if self.waits():
-                body = PyBytes_FromStringAndSize(p, n if n < QUOTE else QUOTE).decode("utf-8", "replace")
-                self.failed(RemoteProtocolError(
-                    f"the body is no answer to {self.what()}: {' '.join(body.split())[:300]}" if n
-                    else f"the answer to {self.what()} is empty"))
-            self.call = None
-            return 0
-        if self.status >= 400 and self.status != 401 and "www-authenticate" not in self.fields:
-            while i < n and (p[i] == c' ' or p[i] == c'\r' or p[i] == c'\n' or p[i] == c'\t'):
-                i += 1
-            if i < n and p[i] == c'{':
-                self.channel.deliver(self, p, n)
-        if self.waits():
-            self.failed(self.status_error(p, n))
-        self.call = None
-        return 0
-
-    cdef int on_event(self, const hr_sse_event *event) except -1:
-        if self.dropped or event.data.n == 0 or not event.flags & HR_SSE_MESSAGE:
-            return 0
-        self.news = True
-        self.channel.deliver(self, event.data.p, <Py_ssize_t>event.data.n)
-        if self.conn is not None and not self.waits():
-            # The stream should end now; one that does not is cut after a while.
-            self.channel.pool.drain(self.conn)
-        return 0
-
-    cdef int on_end(self, SseFramer framer) except -1:
-        if framer is None:
-            return ClientRequest.on_end(self, None)
-        return self.stream_ended(framer, None)
-
-    cdef int on_lost(self, object exc, bint untouched, bint reused, SseFramer framer) except -1:
-        if self.dropped or not self.waits():
-            self.call = None
-            return 0
-        if framer is not None or self.reconnect is not None:
-            return self.stream_ended(framer, exc)
-        return self.lost(exc, untouched, reused)
-
-    cdef bytes resume_id(self):
-        return None if self.reconnect is None else self.reconnect.last_id
-
-    cdef int stream_ended(self, SseFramer framer, object exc) except -1:
-        """The stream ended, well or not, or could not be reopened. Without the answer it is resumed if it
-        can be: era H, an event id was seen, the session is the same (HO-21, HO-24)."""
-        cdef ChannelState channel = self.channel
-        cdef Reconnect reconnect = self.reconnect
-        if self.dropped or not self.waits():
-            self.call = None
-            return 0
-        if isinstance(exc, RemoteProtocolError) and not isinstance(exc, HttpStatusError):
-            return self.failed(exc)
-        how = "ended" if exc is None else f"broke ({exc})"
-        if channel._modern or self.method == b"initialize" or channel.pool.closed:
-            return self.failed(ConnectionClosed(
-                f"the event stream {how} before the answer to {self.method.decode()} came"))
-        if reconnect is None:
-            reconnect = Reconnect(channel.mux.runtime, channel.limits)
-        reconnect.ended(framer, self.news)
-        if reconnect.last_id is None or not carriable(reconnect.last_id):
-            return self.failed(ConnectionClosed(
-                f"the event stream {how} before the answer to {self.method.decode()} came"))
-        if reconnect.exhausted():
-            if isinstance(exc, HttpStatusError):
-                return self.failed(exc)
-            return self.failed(ConnectionClosed(
-                f"the event stream {how} before the answer to {self.method.decode()} came and could not be resumed"))
-        self.reconnect = reconnect
-        wait = exc.retry_after if isinstance(exc, HttpStatusError) else None
-        return reconnect.schedule(self.resume, 0 if wait is None else wait)
-
-    cdef int refused(self, const char *p, Py_ssize_t n) except -1:
-        """The stream was asked for again and something else came."""
-        if not self.waits():
-            self.call = None
-            return 0
-        if self.status == 404 and self.session_id is not None:
-            # The request has run, or runs: with the session its answer is gone (HO-32). It is not sent again.
-            return self.failed(ConnectionClosed(
-                f"the session ended before the answer to {self.method.decode()} came (HTTP 404)"))
-        exc = self.status_error(p, n)
-        if passing(self.status):
-            return self.stream_ended(None, exc)
-        return self.failed(exc)
-
-    def resume(self):
-        """Timer: asks for the rest of the stream."""
-        if self.dropped or not self.waits() or self.channel.pool.closed:
-            return
-        if self.session_id != self.channel._session_id:
-            self.failed(ConnectionClosed(f"the session ended before the answer to {self.method.decode()} came"))
-            return
-        self.again()
-
-
 cdef bint passing(int status):
     return status >= 500 or status == 408 or status == 409 or status == 425 or status == 429
 
@@ -592,3 +396,6 @@ cdef bint visible(bytes text):
         if not 0x21 <= c <= 0x7E:
             return False
     return len(text) > 0
+
+
+include "_http_call.pxi"

@@ -205,6 +205,6 @@ cdef class SseChannel(HttpChannel):
             if self.stream.conn is not None:
                 self.stream.conn.abandon()
 
-    def delete_session(self):
+    def delete_session(self, bytes own=None):
         """There is no session to delete."""
         return None

@@ -1,4 +1,4 @@
-"""The official Python SDK, version 2, on headrace: its servers hosted, its clients carried.
+"""The official Python SDK, version 2, on headrace: its servers hosted, its clients carried (those of version 1 too).
 
 A session of the SDK speaks through a dispatcher or over a transport; both are here, so that servers and clients written
 with it change one line: :class:`HeadraceDispatcher` under ``ClientSession`` and ``serve_connection``,
@@ -39,6 +39,9 @@ _HOMES = {
     "stdio_transport": "client_stdio",
 }
 
+_BOTH = frozenset(("http_transport", "stdio_transport"))
+"""What version 1 of the SDK can use too."""
+
 
 def __getattr__(name: str) -> Any:
     """Loads what is asked for; UsageError says what to install where the SDK is missing."""
@@ -46,10 +49,14 @@ def __getattr__(name: str) -> Any:
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        import mcp.shared.dispatcher  # noqa: F401  its version 2 alone has it
+        if name in _BOTH:
+            import mcp.shared.message  # noqa: F401
+        else:
+            import mcp.shared.dispatcher  # noqa: F401  its version 2 alone has it
     except ImportError:
-        need = f"{__name__} needs the official SDK, version 2: pip install 'headrace[mcp]' 'mcp>=2'"
-        raise UsageError(need) from None
+        version = "" if name in _BOTH else ", version 2"
+        need = f"{__name__} needs the official SDK{version}: pip install 'headrace[mcp]'"
+        raise UsageError(need if name in _BOTH else f"{need} 'mcp>=2'") from None
     value = getattr(import_module(f"{__name__}.{home}"), name)
     globals()[name] = value
     return value
