@@ -7,6 +7,7 @@ is random, and is worth nothing to another principal.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import ConnectionClosed, RpcError
@@ -66,6 +67,8 @@ class LegacySessions:
         self.stream_path = stream_path.encode("ascii")
         self.post_path = post_path.encode("ascii")
         self.by_id: dict[bytes, LegacySession] = {}
+        self.prefix: Callable[[], bytes] = bytes
+        """Gives what stands before ``post_path`` in the client's URLs (ASGI mounts)."""
         self._others = others
         others.guests = self.by_id
 
@@ -95,7 +98,7 @@ class LegacySessions:
     def endpoint_of(self, session: LegacySession) -> bytes:
         """The URI reference that the first event gives (LS-02)."""
         assert session.id is not None
-        return self.post_path + b"?session=" + session.id.encode("ascii")
+        return self.prefix() + self.post_path + b"?session=" + session.id.encode("ascii")
 
     def end(self, session: LegacySession, reason: str) -> None:
         """Ends a session: its requests are cancelled and its stream ends."""

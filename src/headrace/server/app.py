@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from headrace.protocol.tasks.store import TaskStore
     from headrace.server.extensions import Extension
     from headrace.server.tasks.feature import TasksFeature
+    from headrace.transports.asgi import AsgiApp
     from headrace.transports.http_options import HttpOptions
     from headrace.wire import Envelope
 
@@ -257,6 +258,10 @@ class Server(Registration):
         (B115). Raises what the lifespan raises.
         """
         loop = asyncio.get_running_loop()
+        if self._loop is not None and self._loop.is_closed():
+            # It ended without leaving this: nothing of it can go on.
+            self._users = 0
+            self._stopped()
         if self._loop not in (None, loop):
             raise RuntimeError("the server runs on another event loop already")
         if self._lock is None:
@@ -346,3 +351,15 @@ class Server(Registration):
         from headrace.server.hosting import run
 
         run(self, loop=loop, http=http, unix=unix, tcp=tcp, stdio=stdio, on_ready=on_ready, **options)
+
+    def asgi(self, **options: Unpack[HttpOptions]) -> AsgiApp:
+        """The server as an ASGI 3 application, for uvicorn and its like, and for mounts in Starlette or FastAPI.
+
+        It answers at its mount point and at ``/mcp`` below it, or at ``path``; the other ``options`` are those of
+        :class:`headrace.transports.http_options.HttpOptions`, but for ``ssl``, which is the host's business.
+        Raises :class:`UsageError` for options that cannot be served. See
+        :class:`headrace.transports.asgi.AsgiApp`.
+        """
+        from headrace.transports.asgi import AsgiApp
+
+        return AsgiApp(self, **options)

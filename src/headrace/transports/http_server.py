@@ -75,7 +75,7 @@ class HttpListener:
                 for sock in listener.sockets  # type: ignore[attr-defined]
             ]
 
-    def connect(self) -> HttpLink:
+    def connect(self) -> Any:
         """The protocol of a new connection."""
         if self._timer is not None and self._slow:
             self._timer.cancel()

@@ -130,6 +130,10 @@ class Host(ABC):
         """Binds the host to the running loop: lifespan, worker threads, runtime. It nests, so that one host
         serves several transports at once (B115). Raises what the lifespan raises."""
         loop = asyncio.get_running_loop()
+        if self._loop is not None and self._loop.is_closed():
+            # It ended without leaving this: nothing of it can go on.
+            self._users = 0
+            self._stopped()
         if self._loop not in (None, loop):
             raise RuntimeError("the host runs on another event loop already")
         if self._lock is None:

@@ -8,7 +8,7 @@ holds as for a :class:`headrace.Server`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from headrace.errors import internal_error
 from headrace.jsonrpc import LATEST_HANDSHAKE, R5
@@ -20,6 +20,8 @@ from headrace.transports.plain.host import Host
 
 if TYPE_CHECKING:
     from headrace.mux import Exchange, Sink
+    from headrace.transports.asgi import AsgiApp
+    from headrace.transports.http_options import HttpOptions
     from headrace.wire import Envelope
 
 __all__ = ("McpHost",)
@@ -101,6 +103,12 @@ class McpHost(Host):
 
     def session_of(self, gate: Any, sink: Sink) -> ServerSession | None:
         return gate if isinstance(gate, ServerSession) else None
+
+    def asgi(self, **options: Unpack[HttpOptions]) -> AsgiApp:
+        """The host as an ASGI 3 application, see :class:`headrace.transports.asgi.AsgiApp`."""
+        from headrace.transports.asgi import AsgiApp
+
+        return AsgiApp(self, **options)
 
     # --- what the protocol layer asks ----------------------------------------------------------------
 
