@@ -333,7 +333,8 @@ static const char *classify(const scanner *k)
     if (HR_UNLIKELY(out->result.n && out->error.n)) return "a response has either a result or an error";
     if (out->result.n) {
         if (HR_UNLIKELY(!has_id)) return "a result must have an id";
-        if (HR_UNLIKELY(out->result.type != HR_T_OBJECT)) return "result must be an object";
+        if (HR_UNLIKELY(out->result.type != HR_T_OBJECT) && !(k->flags & HR_SCAN_ANY_RESULT))
+            return "result must be an object";
         out->kind = HR_RESULT;
         return NULL;
     }

@@ -14,7 +14,10 @@ typedef enum {
     HR_BATCH         /* a JSON array: the caller decides by revision (JR-20) */
 } hr_kind;
 
-enum { HR_SCAN_LOOSE = 1 }; /* params.arguments and result are skipped by structure only */
+enum {
+    HR_SCAN_LOOSE = 1,     /* params.arguments and result are skipped by structure only */
+    HR_SCAN_ANY_RESULT = 2 /* a result may be any JSON value, as in bare JSON-RPC 2.0 */
+};
 
 typedef struct {
     uint8_t kind;      /* hr_kind */

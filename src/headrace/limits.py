@@ -17,14 +17,16 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Bounds of one server or client. All are positive; times are seconds, sizes are bytes."""
 
     max_message_bytes: int = 128 * _MIB
-    """One JSON-RPC message. Line streams: error frame, rest of the line skipped. HTTP: 413."""
+    """One JSON-RPC message. Line streams, Content-Length framing: error frame, rest of it skipped. HTTP: 413."""
     max_depth: int = 256
     """Nesting of JSON arrays and objects. Beyond: -32700."""
 
     max_header_bytes: int = 32 * _KIB
-    """One HTTP head, request line included. Beyond: 431."""
+    """One HTTP head, request line included. Beyond: 431. Content-Length framing: the header of one message. Beyond: an
+    error answer, then close."""
     max_header_count: int = 100
-    """Header lines of one HTTP head, and trailer lines of a chunked body. Beyond: 431."""
+    """Header lines of one HTTP head, and trailer lines of a chunked body. Beyond: 431. Content-Length framing: as
+    max_header_bytes."""
     max_target_bytes: int = 8 * _KIB
     """One HTTP request target. Beyond: 414."""
     max_connections: int = 10_000

@@ -19,8 +19,12 @@ from headrace.mux._mux import (
     serve_batch,
 )
 from headrace.mux.gate import Gate
+from headrace.mux.names import LSP, MCP, NO_NAMES, Names
 
 __all__ = (
+    "LSP",
+    "MCP",
+    "NO_NAMES",
     "AnyMethod",
     "Captured",
     "Diverted",
@@ -30,6 +34,7 @@ __all__ = (
     "Gate",
     "Handler",
     "Mux",
+    "Names",
     "PendingCall",
     "RawResult",
     "Revision",

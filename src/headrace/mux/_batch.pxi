@@ -30,10 +30,11 @@ cdef class Batch(Sink):
             (<Exchange>ex).cancel(reason)
 
     cdef Revision route(self, Mux mux, const hr_envelope *env):
-        if env.protocol_version.n:
-            raise RpcError(INVALID_REQUEST, "this revision has no batches")
-        if token_is(&env.method, b"initialize"):
-            raise RpcError(INVALID_REQUEST, "initialize is never part of a batch")
+        if not mux.flags & HR_SCAN_ANY_RESULT:   # bare JSON-RPC knows neither
+            if env.protocol_version.n:
+                raise RpcError(INVALID_REQUEST, "this revision has no batches")
+            if token_is(&env.method, b"initialize"):
+                raise RpcError(INVALID_REQUEST, "initialize is never part of a batch")
         return self.outer.route(mux, env)
 
     cdef int open_response(self, Exchange ex, int code, int status) except -1:
@@ -154,7 +155,7 @@ def serve_batch(Mux mux not None, Envelope array not None, Sink sink not None, *
     if len(items) > most:
         return mux.refuse(&array.env, sink, INVALID_REQUEST, f"a batch has at most {most} entries", 400)
     for item in items:
-        entry = envelope_of(<bytes>item, mux.max_depth)
+        entry = envelope_of(<bytes>item, mux.max_depth, mux.flags)
         entries.append(entry)
         due += owed(mux, &entry.env)
         if entry.env.kind == HR_REQUEST or entry.env.kind == HR_NOTIFICATION:

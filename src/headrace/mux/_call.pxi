@@ -131,7 +131,10 @@ cdef class PendingCall:
                 self.deadline = self.latest
         if self.on_progress is not None and (self.followed or not self.future.done()):
             try:
-                self.on_progress(note.progress, note.total, note.message)
+                if type(note) is _Progress:
+                    self.on_progress(note.progress, note.total, note.message)
+                else:
+                    self.on_progress(note)
             except (KeyboardInterrupt, SystemExit):
                 raise
             except BaseException as exc:
@@ -159,3 +162,17 @@ cdef object pop_chosen(Mux mux, const hr_envelope *env):
         return None
     id = decode_any(token_bytes(&env.id))
     return mux.pending.pop(key_of_text(id) if type(id) is str else id, None)
+
+
+cdef int malformed_answer(Mux mux, const char *p, Py_ssize_t n, const hr_envelope *env, Sink sink) except -1:
+    """It fails the call it names and is never answered itself (JR-08, B07)."""
+    cdef object call = mux.pending.get(env.id_int) if env.id_small else None
+    if call is not None and sink.admits(<PendingCall>call):
+        del mux.pending[env.id_int]
+        (<PendingCall>call).reject(RemoteProtocolError(env.reason.decode()))
+    else:
+        mux.stray += 1
+        mux.gate.stray(envelope_from(p, n, env), sink)
+    if not mux.scoped:
+        return mux.refuse(env, sink, INVALID_REQUEST, env.reason.decode(), 400)
+    return sink.accepted()

@@ -287,6 +287,17 @@ cdef class Exchange:
             self.task.cancel()
         self.sink.abandoned(self)
 
+    cdef int give_up(self, object code) except -1:
+        """The peer cancels it; with a `code` an error says so (see Names.cancel_code)."""
+        if code is not None and self.state == RUNNING:
+            self.fail_rpc(cancelled(code))
+            self.state = CANCELLED
+            if self.task is not None:
+                self.task.cancel()
+            return 0
+        self.cancel()
+        return 0
+
     cpdef bint tell(self, bytes method, bytes params) except? False:
         """Sends a notification that belongs to this request, before its answer (MX-05). False when it
         cannot be carried any more, or by this answer at all."""
@@ -310,13 +321,17 @@ cdef class Exchange:
     def progress(self, double done, total=None, message=None):
         """Sends progress if the peer asked for it: values must increase, others are dropped (MX-03).
 
-        Returns as :meth:`notify`. Raises TypeError when `total` is no number.
+        Returns as :meth:`notify`. Raises TypeError when `total` is no number. Only MCP's progress can be told
+        so: where the peer has other names (Mux.names) nothing is sent.
         """
         cdef Sink sink = self.sink
         cdef Outbuf out
         cdef bytes text = None
         cdef bint bounded
-        if self.token is None or self.state != RUNNING or not done > self.progress_done or not isfinite(done):
+        if (
+            self.token is None or self.state != RUNNING or not done > self.progress_done or not isfinite(done)
+            or self.mux.words is not None
+        ):
             return None
         bounded = total is not None and isfinite(<double>total)
         if message is not None and self.revision.name != "2024-11-05":

@@ -17,6 +17,7 @@ cdef object encode = msgspec.json.Encoder().encode
 cdef object decode_any = msgspec.json.Decoder().decode
 cdef object decode_error = msgspec.json.Decoder(_WireError).decode
 cdef object decode_progress = msgspec.json.Decoder(_Progress).decode
+cdef object decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 cdef bytes CANCELLED_METHOD = b"notifications/cancelled"
 cdef bytes PROGRESS_METHOD = b"notifications/progress"

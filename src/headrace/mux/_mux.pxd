@@ -52,6 +52,20 @@ cdef class Revision:
     cdef Handler find(self, const hr_token *method)
 
 
+cdef class Words:
+    # Names of the notifications that correlate: see mux/names.py.
+    cdef object names
+    cdef bytes cancel                    # method, or None
+    cdef bytes cancelling                # the notification up to the id
+    cdef str cancel_id
+    cdef object cancel_code
+    cdef bytes progress                  # method, or None
+    cdef str token
+
+    cdef int take(self, Mux mux, const char *p, Py_ssize_t n, const hr_envelope *env, Sink sink) except -1
+    cdef bint handle(self, Mux mux, const hr_envelope *env) except -1
+
+
 cdef class Handler:
     # How one method (or one name of a method) is served.
     cdef public bint urgent              # also served over the in-flight limit
@@ -122,6 +136,7 @@ cdef class Exchange:
     cdef int ended(self) except -1
     cdef int suspend(self) except -1
     cdef int unlist(self) except -1
+    cdef int give_up(self, object code) except -1
 
 
 cdef class PendingCall:
@@ -194,6 +209,8 @@ cdef class Mux:
     cdef readonly Py_ssize_t stray       # answers nobody waited for
     cdef Py_ssize_t max_in_flight, max_parked, max_pending
     cdef unsigned int max_depth
+    cdef unsigned int flags              # of the envelope scan
+    cdef Words words                     # names of cancel and progress where they are not MCP's, or None
     cdef hr_meta_memo *memo              # of the last _meta of the modern era, once there was one
     cdef readonly bint scoped            # ids of one connection or session share one scope
     cdef public bint null_ids            # unreadable ids are answered as null (R1-R3, JR-13)

@@ -5,6 +5,7 @@ from typing import Any, final
 from headrace.errors import RpcError
 from headrace.limits import Limits
 from headrace.mux.gate import Gate
+from headrace.mux.names import Names
 from headrace.wire import Envelope
 
 __all__ = (
@@ -224,6 +225,8 @@ class FrameSink(Sink):
 class Mux:
     modern: Revision | None
     current: Revision | None
+    names: Names
+    loose: bool
     null_ids: bool
     tees: bool
     draining: bool

@@ -27,11 +27,12 @@ from headrace.errors import (
 )
 from headrace.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
 from headrace.limits import Limits
+from headrace.mux.names import MCP
 from headrace.wire._outbuf import live_bytes
 
 from headrace.wire._cjson cimport (
     HR_BAD_UTF8, HR_BATCH, HR_ERROR, HR_INVALID, HR_NOTIFICATION, HR_OK, HR_REQUEST, HR_RESULT,
-    HR_T_INT, HR_T_NULL, HR_T_OBJECT, HR_T_STRING, HR_TOO_DEEP, hr_envelope, hr_envelope_scan,
+    HR_SCAN_ANY_RESULT, HR_T_INT, HR_T_NULL, HR_T_OBJECT, HR_T_STRING, HR_TOO_DEEP, hr_envelope, hr_envelope_scan,
     hr_envelope_scan_again, hr_meta_memo, hr_token,
 )
 from headrace.wire._envelope cimport Envelope, batch_items, envelope_from, envelope_of, token_bytes, token_str
@@ -55,6 +56,7 @@ cdef object coroutine_type = CoroutineType
 include "_counters.pxi"
 include "_bounds.pxi"
 include "_frames.pxi"
+include "_names.pxi"
 include "_handler.pxi"
 include "_exchange.pxi"
 include "_call.pxi"
@@ -88,11 +90,28 @@ cdef class Mux:
         self.max_depth = bounds.depth
         self.patience = bounds.patience
         self.next_id = 1
-        self.timer = None
         self.closed = False
 
     def __dealloc__(self):
         PyMem_Free(self.memo)
+
+    @property
+    def names(self):
+        """What the peer calls cancelling and progress: see headrace.mux.names.Names. MCP's at first."""
+        return MCP if self.words is None else self.words.names
+
+    @names.setter
+    def names(self, names):
+        self.words = None if names == MCP else Words(names)
+
+    @property
+    def loose(self):
+        """Whether results of calls may be any JSON value, as in bare JSON-RPC 2.0."""
+        return (self.flags & HR_SCAN_ANY_RESULT) != 0
+
+    @loose.setter
+    def loose(self, bint value):
+        self.flags = HR_SCAN_ANY_RESULT if value else 0
 
     # --- in ---------------------------------------------------------------------------------------
 
@@ -106,7 +125,7 @@ cdef class Mux:
         cdef int rc
         if self.closed:
             return 0
-        rc = hr_envelope_scan_again(p, n, self.max_depth, 0, self.memo, &env)
+        rc = hr_envelope_scan_again(p, n, self.max_depth, self.flags, self.memo, &env)
         if rc == HR_OK and env.kind == HR_REQUEST:
             if self.memo is NULL and env.protocol_version.n:
                 self.memo = <hr_meta_memo *>PyMem_Calloc(1, sizeof(hr_meta_memo))  # NULL: works as well
@@ -121,7 +140,6 @@ cdef class Mux:
         return 0
 
     cdef int dispatch(self, const char *p, Py_ssize_t n, const hr_envelope *env, Sink sink) except -1:
-        cdef object call
         if env.kind == HR_RESULT or env.kind == HR_ERROR:
             return self.response(env, sink)
         if env.kind == HR_NOTIFICATION:
@@ -131,17 +149,7 @@ cdef class Mux:
                 return 0
             return self.refuse(env, sink, INVALID_REQUEST, "batches are not part of this revision", 400)
         if not env.method.n and (env.result.n or env.error.n):
-            # A malformed answer: it fails the call it names and is never answered itself (JR-08, B07).
-            call = self.pending.get(env.id_int) if env.id_small else None
-            if call is not None and sink.admits(<PendingCall>call):
-                del self.pending[env.id_int]
-                (<PendingCall>call).reject(RemoteProtocolError(env.reason.decode()))
-            else:
-                self.stray += 1
-                self.gate.stray(envelope_from(p, n, env), sink)
-            if not self.scoped:
-                return self.refuse(env, sink, INVALID_REQUEST, env.reason.decode(), 400)
-            return sink.accepted()
+            return malformed_answer(self, p, n, env, sink)
         return self.refuse(env, sink, INVALID_REQUEST, env.reason.decode(), 400)
 
     cdef int unreadable(self, int rc, const hr_envelope *env, Sink sink) except -1:
@@ -259,25 +267,15 @@ cdef class Mux:
         return sink.accepted()
 
     cdef int notification(self, const char *p, Py_ssize_t n, const hr_envelope *env, Sink sink) except -1:
-        cdef Exchange ex
         cdef object found
         cdef bint told = self.tees
+        if self.words is not None:
+            return self.words.take(self, p, n, env, sink)
         if token_is(&env.method, CANCELLED_METHOD):
             # Malformed or unknown ids are ignored silently (MX-12). Without a scope the id names
             # nothing: acting on it would let one client cancel another's request (HN-51).
-            if self.scoped and env.request_id.n:
-                key = self.id_key(&env.request_id)
-                ex = self.running(key)
-                if ex is None:
-                    found = self.parked.pop(key, None)
-                    if found is None:
-                        told = True
-                    else:
-                        self.parked_bytes -= PyBytes_GET_SIZE(<bytes>(<tuple>found)[0])
-                        (<Sink>(<tuple>found)[1]).abandoned(None)
-                        self.release()
-                elif ex.handler.cancellable:
-                    ex.cancel()
+            if self.scoped and env.request_id.n and not give_up(self, self.id_key(&env.request_id), None):
+                told = True
         elif token_is(&env.method, PROGRESS_METHOD):
             if self.pending and (env.note_token.type == HR_T_INT or self.chosen):
                 found = self.pending.get(key_of_token(&env.note_token))
@@ -381,7 +379,7 @@ cdef class Mux:
         frame, sink = self.parked.pop(next(iter(self.parked)))
         n = PyBytes_GET_SIZE(frame)
         self.parked_bytes -= n
-        if not sink.closed and hr_envelope_scan(PyBytes_AS_STRING(frame), n, self.max_depth, 0, &env) == HR_OK:
+        if not sink.closed and hr_envelope_scan(PyBytes_AS_STRING(frame), n, self.max_depth, self.flags, &env) == HR_OK:
             self.request(PyBytes_AS_STRING(frame), n, &env, sink, True)
         return True
 

@@ -65,6 +65,14 @@ cdef class Sink:
         """Tells the peer that we gave `call` up."""
         cdef Outbuf out = self.out
         cdef bytes text = None if reason is None else encode(text_of(reason))
+        cdef Words words = call.mux.words
+        if words is not None:
+            if words.cancelling is not None and self.open_message(None):
+                out.put_bytes(words.cancelling)
+                put_id(out, call)
+                out.put(b'}}', 2)
+                self.close_message(None)
+            return 0
         if call.method == "initialize" or not self.open_message(None):  # VN-06
             return 0
         out.put(b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":', 74)

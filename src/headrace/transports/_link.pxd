@@ -35,6 +35,8 @@ cdef class LineLink(Sink):
     cdef int wake(self) except -1
     cdef int consume(self) except -1
     cdef int too_long(self) except -1
+    cdef int broken(self) except -1
+    cdef int end_frame(self) except -1
     cdef int steer(self) except -1
     cdef int settle(self) except -1
     cdef int watch(self) except -1

@@ -8,7 +8,7 @@ import re
 
 from cpython.bytes cimport PyBytes_GET_SIZE
 
-from headrace.errors import ConnectionClosed, HeadraceError, RemoteProtocolError
+from headrace.errors import ConnectionClosed, HeadraceError, LocalProtocolError, RemoteProtocolError
 from headrace.jsonrpc import INVALID_REQUEST
 
 from headrace.mux._mux cimport Exchange, Mux, Sink
@@ -165,7 +165,9 @@ cdef class LineLink(Sink):
                     break
                 count += 1
                 try:
-                    if kind == LINE_TOO_LONG:
+                    if kind == LINE_FRAME:
+                        self.mux.receive(p, n, self)
+                    elif kind == LINE_TOO_LONG:
                         self.mux.refuse_frame(
                             INVALID_REQUEST, f"message longer than {self.limits.max_message_bytes} bytes", self)
                         if not self.serves:
@@ -173,7 +175,7 @@ cdef class LineLink(Sink):
                     elif kind == LINE_SKIPPED:
                         self.too_long()
                     else:
-                        self.mux.receive(p, n, self)
+                        self.broken()
                 except Exception as exc:
                     self.mux.runtime.report("a message could not be handled", exc)
                 if self.out.n > self.max_output:
@@ -203,6 +205,10 @@ cdef class LineLink(Sink):
                 f"the answer to {call.method} is longer than {self.limits.max_message_bytes} bytes "
                 "(limit max_message_bytes)"))
         return 0
+
+    cdef int broken(self) except -1:
+        """Where the next message begins cannot be known any more; only framings other than lines have that."""
+        raise LocalProtocolError("a line stream has no framing to break")
 
     def continue_input(self):
         """The next turn's share of frames that are already here."""
@@ -266,7 +272,7 @@ cdef class LineLink(Sink):
         return 0
 
     cdef int close_response(self, Exchange ex) except -1:
-        self.out.put(b"\n", 1)
+        self.end_frame()
         if (
             not self.serves and self.output_full and not self.overrun_due and self.transport is not None
             and self.out.n + self.transport.get_write_buffer_size() > 4 * self.max_output
@@ -279,6 +285,10 @@ cdef class LineLink(Sink):
             self.flush()  # many large answers of one turn: what they hold is weighed as they are made
             return 0
         return self.wake()
+
+    cdef int end_frame(self) except -1:
+        """A message was written from `mark` on."""
+        return self.out.put(b"\n", 1)
 
     def overrun(self):
         """The peer sends requests and reads no answers: the connection ends."""
@@ -296,7 +306,7 @@ cdef class LineLink(Sink):
         return 1
 
     cdef int close_message(self, Exchange ex) except -1:
-        self.out.put(b"\n", 1)
+        self.end_frame()
         return self.wake()
 
     cdef int rollback(self) except -1:

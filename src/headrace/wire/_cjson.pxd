@@ -44,6 +44,7 @@ cdef extern from "hr_envelope.h" nogil:
         HR_ERROR
         HR_BATCH
         HR_SCAN_LOOSE
+        HR_SCAN_ANY_RESULT
     ctypedef struct hr_envelope:
         uint8_t kind
         uint8_t id_usable

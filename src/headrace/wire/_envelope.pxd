@@ -16,4 +16,4 @@ cdef bytes token_bytes(const hr_token *t)
 # `most` bounds how many are made.
 cdef list batch_items(const char *p, Py_ssize_t n, Py_ssize_t most=*)
 # One of them, scanned.
-cdef Envelope envelope_of(bytes item, unsigned int max_depth)
+cdef Envelope envelope_of(bytes item, unsigned int max_depth, unsigned int flags=*)

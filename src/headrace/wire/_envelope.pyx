@@ -10,9 +10,9 @@ from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.stdint cimport uint32_t
 
 from headrace.wire._cjson cimport (
-    HR_BAD_UTF8, HR_BATCH, HR_ERROR, HR_INVALID, HR_NOTIFICATION, HR_OK, HR_REQUEST, HR_RESULT, HR_SCAN_LOOSE,
-    HR_T_STRING, HR_TOO_DEEP, hr_envelope, hr_envelope_rebase, hr_envelope_scan, hr_json_skip,
-    hr_json_unescape, hr_json_ws, hr_token,
+    HR_BAD_UTF8, HR_BATCH, HR_ERROR, HR_INVALID, HR_NOTIFICATION, HR_OK, HR_REQUEST, HR_RESULT,
+    HR_SCAN_ANY_RESULT, HR_SCAN_LOOSE, HR_T_STRING, HR_TOO_DEEP, hr_envelope, hr_envelope_rebase, hr_envelope_scan,
+    hr_json_skip, hr_json_unescape, hr_json_ws, hr_token,
 )
 
 from headrace.errors import RemoteProtocolError, UsageError
@@ -80,10 +80,10 @@ cdef list batch_items(const char *p, Py_ssize_t n, Py_ssize_t most=PY_SSIZE_T_MA
     return items
 
 
-cdef Envelope envelope_of(bytes item, unsigned int max_depth):
+cdef Envelope envelope_of(bytes item, unsigned int max_depth, unsigned int flags=0):
     cdef Envelope self = Envelope.__new__(Envelope)
     self.data = item
-    if hr_envelope_scan(PyBytes_AS_STRING(item), PyBytes_GET_SIZE(item), max_depth, 0, &self.env) != HR_OK:
+    if hr_envelope_scan(PyBytes_AS_STRING(item), PyBytes_GET_SIZE(item), max_depth, flags, &self.env) != HR_OK:
         self.env.kind = HR_INVALID
         self.env.id_usable = 0
         self.env.reason = b"not a JSON text"
@@ -222,24 +222,26 @@ cdef bytes _exact(data):
     return <bytes>data if type(data) is bytes else bytes(memoryview(data))
 
 
-def scan_envelope(data, *, max_depth=256, bint loose=False):
+def scan_envelope(data, *, max_depth=256, bint loose=False, bint any_result=False):
     """Scans one JSON-RPC message (JR-01..JR-16).
 
     :param data: the message without its line end.
     :param max_depth: nesting of arrays and objects that is accepted, 1 to 1024 (B108).
     :param loose: pass over ``params.arguments`` and ``result`` by structure only; for a caller that
         decodes these parts and so checks them anyway.
+    :param any_result: a result may be any JSON value, as in bare JSON-RPC 2.0; MCP's are objects (JR-10).
     :returns: an :class:`Envelope`; also for JSON that is no message (``kind == "invalid"``).
     :raises RemoteProtocolError: not JSON, not UTF-8 or nested too deep: ``rpc_code`` -32700, ``offset``
         in bytes, and ``id`` (raw bytes) when a usable id came before the fault (JR-13).
     """
     cdef Envelope self = Envelope.__new__(Envelope)
     cdef int rc
+    cdef uint32_t flags = (HR_SCAN_LOOSE if loose else 0) | (HR_SCAN_ANY_RESULT if any_result else 0)
     if not 1 <= max_depth <= DEPTH_CAP:
         raise UsageError(f"max_depth must be between 1 and {DEPTH_CAP}, not {max_depth!r}")
     self.data = _exact(data)
     rc = hr_envelope_scan(PyBytes_AS_STRING(self.data), PyBytes_GET_SIZE(self.data), <uint32_t>max_depth,
-                          HR_SCAN_LOOSE if loose else 0, &self.env)
+                          flags, &self.env)
     if rc != HR_OK:
         if rc == HR_BAD_UTF8:
             message = "not valid UTF-8"

@@ -1,0 +1,5 @@
+from headrace.transports._link import LineLink
+
+__all__ = ("LengthLink",)
+
+class LengthLink(LineLink): ...
