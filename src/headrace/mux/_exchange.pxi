@@ -81,7 +81,7 @@ cdef class Exchange:
         else:
             self.suspend()
         future.add_done_callback(self)
-        if self.state == CANCELLED:
+        if self.state == CANCELLED and self.on_cancel is None:
             # Given up in the middle of the handler's first step.
             future.cancel()
         return 0
@@ -277,13 +277,19 @@ cdef class Exchange:
         self.run_future(future)
 
     def cancel(self, reason=None):
-        """Gives the request up: the handler's task is cancelled, nothing more is sent (MX-12, MX-15)."""
+        """Gives the request up: the handler's task is cancelled, or ``on_cancel`` called where it is set; nothing
+        more is sent (MX-12, MX-15)."""
         if self.state != RUNNING:
             return
         self.state = CANCELLED
         # The id is free again at once; the handler still counts until it has ended.
         self.unlist()
-        if self.task is not None:
+        if self.on_cancel is not None:
+            try:
+                self.on_cancel()
+            except Exception as exc:
+                self.mux.runtime.fault("a request could not be given up", exc)
+        elif self.task is not None:
             self.task.cancel()
         self.sink.abandoned(self)
 

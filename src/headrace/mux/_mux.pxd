@@ -112,6 +112,7 @@ cdef class Exchange:
     cdef readonly object task            # task or future once it did not finish at once
     cdef readonly object principal
     cdef public object asker             # where questions to the client go: see protocol/asking.py
+    cdef public object on_cancel         # () called when the request is given up, instead of cancelling its task
     cdef Exchange outer                  # the exchange whose handler was starting when this one came
     cdef double progress_done            # last progress value sent
     cdef readonly unsigned char state    # 0 running, 1 answered, 2 cancelled

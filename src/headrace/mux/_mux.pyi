@@ -121,6 +121,7 @@ class Exchange:
     @property
     def principal(self) -> Any: ...
     asker: Any
+    on_cancel: Callable[[], Any] | None
     @property
     def resumed(self) -> bool: ...
     @property

@@ -18,6 +18,8 @@ cdef class HttpExchange(Sink):
     cdef Sink batch                      # of a JSON array, until everything is answered
     cdef object begun                    # session that this initialize opened, until it is answered
     cdef bytes head_bytes                # copy of the header lines, for requests that outlive the call
+    cdef readonly bytes target           # of the request, once `keep_head` was called
+    cdef readonly bint mirrors_params    # a header mirrors an argument of a tool, once `keep_head` was called
     cdef bytes extra                     # further header lines of the answer, or None
     cdef int mode
     cdef int accept

@@ -87,6 +87,7 @@ cdef class HttpExchange(Sink):
         self.more = False
         self.begun = None
         self.head_bytes = None
+        self.target = None
         self.extra = None
         self.mode = FRESH
         self.accept = accept
@@ -123,6 +124,23 @@ cdef class HttpExchange(Sink):
         if self.link is not None and self.link.head_here:
             return header_list(&self.link.head)
         return []
+
+    def keep_head(self):
+        """Copies what `headers`, `fields`, `target` and `mirrors_params` are read from: they are there as long as
+        this is."""
+        cdef const hr_head *h
+        if self.link is None or not self.link.head_here:
+            return
+        h = &self.link.head
+        if self.head_bytes is None:
+            self.head_bytes = PyBytes_FromStringAndSize(h.fields.p, <Py_ssize_t>h.fields.n)
+        self.target = PyBytes_FromStringAndSize(h.target.p, <Py_ssize_t>h.target.n)
+        self.mirrors_params = h.flags & HR_F_MCP_PARAM
+
+    @property
+    def transport(self):
+        """The transport of the connection; None once it is gone or serves something else."""
+        return None if self.link is None else self.link.transport
 
     def opened(self, session not None):
         """This ``initialize`` began `session`: the answer names it (HO-30)."""
@@ -169,7 +187,7 @@ cdef class HttpExchange(Sink):
 
     cdef int started(self, Exchange ex) except -1:
         self.running = ex
-        if self.link is not None and self.link.head_here:
+        if self.head_bytes is None and self.link is not None and self.link.head_here:
             self.head_bytes = PyBytes_FromStringAndSize(
                 self.link.head.fields.p, <Py_ssize_t>self.link.head.fields.n)
         return 0
