@@ -65,6 +65,8 @@ class StreamingSession(ServerSession):
     """The open GET streams."""
     waiting: dict[tuple[bytes, bytes | None], None] | None = None
     """Notifications for the next GET stream, in order; None while there never was one."""
+    awaited: list[Any] | None = None
+    """Futures of those that wait for the next GET stream."""
 
     # --- event ids ----------------------------------------------------------------------------------
 
@@ -130,6 +132,22 @@ class StreamingSession(ServerSession):
         if len(self.streams) > MAX_STREAMS:
             self.streams[0].end_stream()
         self._flush()
+        if self.awaited is not None:
+            self._tell_awaited()
+
+    async def next_stream(self) -> None:
+        """Returns when a GET stream opens, or when the session ends."""
+        if self.ended or self.mux is None:
+            return
+        opened = self.mux.runtime.create_future()
+        self.awaited = [*(self.awaited or ()), opened]
+        await opened
+
+    def _tell_awaited(self) -> None:
+        awaited, self.awaited = self.awaited, None
+        for each in awaited or ():
+            if not each.done():
+                each.set_result(None)
 
     def _flush(self) -> None:
         """Sends what waits, as far as there is a stream that takes it."""
@@ -181,6 +199,8 @@ class StreamingSession(ServerSession):
     def close_streams(self) -> None:
         """The session has ended: streams end whole, what was kept is dropped (HO-32)."""
         self.waiting = None
+        if self.awaited is not None:
+            self._tell_awaited()
         for sink in self.streams:
             sink.end_stream()
         keeper, self.keeper = self.keeper, None

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import anyio.lowlevel
 from mcp.server.connection import NotifyOnlyOutbound
-from mcp.shared._otel import inject_trace_context, otel_span
 from mcp.shared.exceptions import MCPError, NoBackChannelError
 from mcp.shared.transport_context import TransportContext
 from mcp_types import CONNECTION_CLOSED
-from opentelemetry.trace import SpanKind, StatusCode
 
 from headrace.errors import HeadraceError, LocalProtocolError, OverloadedError, RpcError
-from headrace.integrations.mcp_sdk.wire import encode, mcp_error
+from headrace.integrations.mcp_sdk.json import encode
+from headrace.integrations.mcp_sdk.tracing import silent, span
+from headrace.integrations.mcp_sdk.wire import mcp_error
 from headrace.transports.plain.exchange import decode
 
 if TYPE_CHECKING:
@@ -51,36 +51,48 @@ async def ask(
     on_progress = opts.get("on_progress")
     if on_progress is not None:
         meta["progressToken"] = mux.next_call_id if id is None else id
-    target = out.get("name")
-    name = f"MCP send {method} {target}" if isinstance(target, str) else f"MCP send {method}"
-    with otel_span(name, kind=SpanKind.CLIENT, attributes={"mcp.method.name": method}) as span:
-        inject_trace_context(meta)
-        if meta:
-            out["_meta"] = meta
-        else:
-            out.pop("_meta", None)
-        await anyio.lowlevel.checkpoint_if_cancelled()
+    if silent():
+        return await _asked(mux, sink, method, out, meta, opts, id)
+    with span(method, out.get("name"), mux.next_call_id if id is None else id, meta) as record:
         try:
-            return await mux.call(
-                method,
-                encode(out) if out else None,
-                sink,
-                decode=decode,
-                timeout=opts.get("timeout") or 0.0,
-                on_progress=None if on_progress is None else _told_of_progress(mux, on_progress),
-                id=id,
-            )
-        except RpcError as exc:
-            code = str(exc.code)
-            span.set_attributes({"error.type": code, "rpc.response.status_code": code})
-            span.set_status(StatusCode.ERROR, exc.message)
+            return await _asked(mux, sink, method, out, meta, opts, id)
+        except MCPError as exc:
+            record(RpcError(exc.code, exc.message))
+            raise
+
+
+async def _asked(
+    mux: Mux,
+    sink: Sink,
+    method: str,
+    params: dict[str, Any],
+    meta: dict[str, Any],
+    opts: Mapping[str, Any],
+    id: str | int | None,
+) -> dict[str, Any]:
+    if meta:
+        params["_meta"] = meta
+    else:
+        params.pop("_meta", None)
+    on_progress = opts.get("on_progress")
+    await anyio.lowlevel.checkpoint_if_cancelled()
+    try:
+        result: dict[str, Any] = await mux.call(
+            method,
+            encode(params) if params else None,
+            sink,
+            decode=decode,
+            timeout=opts.get("timeout") or 0.0,
+            on_progress=None if on_progress is None else _told_of_progress(mux, on_progress),
+            id=id,
+        )
+        return result
+    except LocalProtocolError as exc:
+        if isinstance(exc, OverloadedError):
             raise mcp_error(exc, method) from None
-        except OverloadedError as exc:
-            raise mcp_error(exc, method) from None
-        except LocalProtocolError:
-            raise NoBackChannelError(method) from None
-        except HeadraceError as exc:
-            raise mcp_error(exc, method) from None
+        raise NoBackChannelError(method) from None
+    except HeadraceError as exc:
+        raise mcp_error(exc, method) from None
 
 
 def _told_of_progress(mux: Mux, callback: Callable[..., Awaitable[None]]) -> Callable[..., None]:

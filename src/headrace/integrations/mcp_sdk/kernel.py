@@ -35,9 +35,10 @@ from headrace.integrations.mcp_sdk.calls import (
     TellingCall,
 )
 from headrace.integrations.mcp_sdk.http_request import HostedRequest
+from headrace.integrations.mcp_sdk.json import encode
 from headrace.integrations.mcp_sdk.mirrored import MirroredHeaders
 from headrace.integrations.mcp_sdk.sdk import lowlevel_of
-from headrace.integrations.mcp_sdk.wire import encode, handshake_error, rpc_error
+from headrace.integrations.mcp_sdk.wire import handshake_error, rpc_error
 from headrace.jsonrpc import INVALID_REQUEST
 from headrace.mux import AnyMethod, Mux, Revision
 from headrace.protocol.session import ServerSession

@@ -1,11 +1,10 @@
-"""Values and errors on their way between the SDK and the wire: each is decoded and encoded once."""
+"""Errors on their way between the SDK and the wire."""
 
 from __future__ import annotations
 
 import logging
 from typing import Any
 
-import msgspec
 import pydantic_core
 from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import ERROR_CODE_HTTP_STATUS
@@ -14,25 +13,9 @@ from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, REQUEST_TIMEOUT, ErrorD
 
 from headrace.errors import ConnectionClosed, HeadraceError, RequestTimeout, RpcError
 
-__all__ = ("encode", "handshake_error", "mcp_error", "rpc_error")
+__all__ = ("handshake_error", "mcp_error", "rpc_error")
 
 _log = logging.getLogger("headrace.host")
-
-
-def _foreign(value: Any) -> Any:
-    return pydantic_core.to_jsonable_python(value, by_alias=True)
-
-
-_encode = msgspec.json.Encoder(enc_hook=_foreign).encode
-
-
-def encode(value: Any) -> bytes:
-    """JSON of what a handler or a middleware gave. What only pydantic knows is left to it, and so are integers of
-    more than 64 bits."""
-    try:
-        return _encode(value)
-    except OverflowError:
-        return pydantic_core.to_json(value, by_alias=True)
 
 
 def rpc_error(error: ErrorData, *, over_http: bool = False) -> RpcError:
