@@ -14,12 +14,13 @@ ASAN_LIB := build/asan/lib
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help bench-peers bench-pythons guard-record system build demo test bytecode conformance test-c test-release test-debug test-dist test-pythons lint bench debug asan peers clean dist
+.PHONY: help sdk-suite bench-peers bench-pythons guard-record system build demo test bytecode conformance test-c test-release test-debug test-dist test-pythons lint bench debug asan peers clean dist
 
 help:
 	@echo "make demo    set up, host the demo tool server over HTTP, call it, print a throughput line"
 	@echo "make test    set up and run all tests: C under sanitizers, release and debug builds, both event loops, peers"
 	@echo "make conformance   the official conformance suite against the server and the client, on every wire: totals"
+	@echo "make sdk-suite SDK=<checkout>   the official Python SDK's own tests, with our dispatcher and transports in them"
 	@echo "make bench   benchmarks, short: ratios against raw loops and other SDKs"
 	@echo "make bench-peers   every mark and every peer, interleaved, within 15 minutes; then benchmarks/render.py"
 	@echo "make guard-record   write down the instructions and allocations of a message, which a test guards"
@@ -100,6 +101,16 @@ test-debug: debug $(VENV)/.ready-test
 
 conformance: build $(VENV)/.ready-test peers
 	@PYTHONPATH=tests $(PY) -m interop.conformance.run
+
+# The tests of a checkout of the official Python SDK, on headrace's dispatcher and transports: counts per leg.
+ifeq ($(SDK),)
+sdk-suite:
+	@$(PYTHON) tests/interop/sdk_suite/run.py
+else
+sdk-suite: build
+	@$(MAKE) --no-print-directory -C tests/interop sdk-suite PYTHON=$(abspath $(PY))
+	@$(PY) tests/interop/sdk_suite/run.py $(SDK) --python .tools/sdk-suite/bin/python $(SUITE_OPTIONS)
+endif
 
 test-dist: $(VENV)/.ready
 	@tools/try_dist.sh $(PY) only

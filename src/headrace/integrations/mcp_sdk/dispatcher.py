@@ -145,7 +145,7 @@ class HeadraceDispatcher(JSONRPCDispatcher[TransportT]):
 
     # --- out ------------------------------------------------------------------------------------------
 
-    async def send_raw_request(  # type: ignore[override]
+    async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> dict[str, Any]:
         """Sends a request and gives its raw result.
@@ -155,9 +155,7 @@ class HeadraceDispatcher(JSONRPCDispatcher[TransportT]):
         """
         return await self._request(method, params, opts, None)
 
-    async def notify(  # type: ignore[override]
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
-    ) -> None:
+    async def notify(self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None) -> None:
         """Sends a notification; dropped when the connection is gone, kept until it is there before."""
         await self._notify(method, params, opts, None)
 

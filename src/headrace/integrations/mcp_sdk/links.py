@@ -66,13 +66,19 @@ class _ChildChannel(Channel):
             self.sink.abort()  # type: ignore[attr-defined]
 
 
-def _link(mux: Mux, limits: Limits, kind: str, *, serves: bool) -> tuple[LineLink, Channel]:
+def _loss() -> tuple[asyncio.Future[None], Callable[[Exception], None]]:
     lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def on_lost(exc: Exception) -> None:
         if not lost.done():
             lost.set_result(None)
 
+    return lost, on_lost
+
+
+def _link(mux: Mux, limits: Limits, kind: str, *, serves: bool) -> tuple[Any, Channel]:
+    """A link to be connected, and its channel."""
+    lost, on_lost = _loss()
     link = LineLink(mux, limits, serves=serves, on_lost=on_lost)
     return link, Channel(link, lost, kind)
 
@@ -105,9 +111,8 @@ def _dialled(kind: str, **where: Any) -> Opener:
     async def opener(mux: Mux, limits: Limits) -> Channel:
         from headrace.transports.stream import open_lines
 
-        lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        link = await open_lines(mux, limits, on_lost=lambda exc: lost.done() or lost.set_result(None), **where)
-        return Channel(link, lost, kind)
+        lost, on_lost = _loss()
+        return Channel(await open_lines(mux, limits, on_lost=on_lost, **where), lost, kind)
 
     return opener
 
