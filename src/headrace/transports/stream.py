@@ -17,22 +17,23 @@ from typing import TYPE_CHECKING, Any
 from headrace.errors import ConnectFailed, UsageError
 from headrace.transports._link import LineLink
 from headrace.transports.address import LOOPBACK, format_address, why_not_connected
+from headrace.transports.framing import LINES, Framing, link_class
 from headrace.transports.tap import tapped
 
 if TYPE_CHECKING:
     from headrace.limits import Limits
     from headrace.mux import Mux
-    from headrace.server.app import Server
     from headrace.transports.tap import Tap
 
-__all__ = ("LineListener", "open_lines", "remove_stale_socket", "serve_lines")
+__all__ = ("LineListener", "connect_stream", "open_lines", "remove_stale_socket", "serve_lines")
 
 
 class LineListener:
     """A listening socket whose connections are line links of one server."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Any, framing: Framing = LINES) -> None:
         self._server = server
+        self._link = link_class(framing)
         self._links: set[LineLink] = set()
         self._listener: asyncio.AbstractServer | None = None
         self._path: str | None = None
@@ -62,7 +63,7 @@ class LineListener:
             if not self._links and self._empty is not None and not self._empty.done():
                 self._empty.set_result(None)
 
-        link = LineLink(mux, self._server.limits, on_lost=lost)
+        link = self._link(mux, self._server.limits, on_lost=lost)
         session.sink = link
         self._links.add(link)
         return link
@@ -112,11 +113,12 @@ def remove_stale_socket(path: str) -> None:
 
 
 async def serve_lines(
-    server: Server, *, unix: str | None = None, host: str = LOOPBACK, port: int = 0
+    server: Any, *, unix: str | None = None, host: str = LOOPBACK, port: int = 0, framing: Framing = LINES
 ) -> LineListener:
-    """Listens on a unix socket or a TCP address. Raises OSError when it cannot be had."""
+    """Listens on a unix socket or a TCP address. ``server`` is a running :class:`headrace.Server`, or any object with
+    ``new_session()`` and ``limits``. Raises OSError when the address cannot be had."""
     loop = asyncio.get_running_loop()
-    listener = LineListener(server)
+    listener = LineListener(server, framing)
     if unix is not None:
         remove_stale_socket(unix)
         listener._listener = await loop.create_unix_server(listener._connect, unix)
@@ -135,13 +137,17 @@ async def open_lines(
     port: int = 0,
     on_lost: Callable[[Exception], None] | None = None,
     tap: Tap | None = None,
+    framing: Framing = LINES,
 ) -> LineLink:
     """A client's end of a line stream; ``tap`` sees every message. Raises :class:`ConnectFailed` naming the address."""
-    loop = asyncio.get_running_loop()
-    link = LineLink(mux, limits, serves=False, on_lost=on_lost)
+    link = link_class(framing)(mux, limits, serves=False, on_lost=on_lost)
+    await connect_stream(lambda: tapped(tap, link, limits, http=False, framing=framing), unix=unix, host=host, port=port)
+    return link
 
-    def protocol() -> Any:
-        return tapped(tap, link, limits, http=False)
+
+async def connect_stream(protocol: Callable[[], Any], *, unix: str | None, host: str, port: int) -> None:
+    """Connects a protocol to a unix socket or a TCP address. Raises :class:`ConnectFailed` naming the address."""
+    loop = asyncio.get_running_loop()
 
     try:
         if unix is not None:
@@ -151,4 +157,3 @@ async def open_lines(
     except OSError as exc:
         where = f"unix:{unix}" if unix is not None else f"tcp:{format_address(host, port)}"
         raise ConnectFailed(f"cannot connect to {where}: {why_not_connected(exc)}") from exc
-    return link

@@ -8,14 +8,15 @@ and event streams give the same :class:`Traffic`. Nothing is held back or change
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, RemoteProtocolError
 from headrace.limits import Limits
-from headrace.wire import LineFramer, LineTooLong, SseFramer
+from headrace.transports.framing import LINES, Framing, make_framer
+from headrace.wire import SseFramer
 from headrace.wire._http1 import ChunkedDecoder, Head, HeadParser, is_event_stream
 
 __all__ = ("Tap", "Traffic", "tapped")
@@ -39,23 +40,27 @@ class Traffic(msgspec.Struct):
     connection: int
 
 
-def tapped(tap: Tap | None, protocol: Any, limits: Limits, *, http: bool, connection: int = 1) -> Any:
+def tapped(
+    tap: Tap | None, protocol: Any, limits: Limits, *, http: bool, connection: int = 1, framing: Framing = LINES
+) -> Any:
     """``protocol``, or where there is a ``tap`` what stands before it."""
     if tap is None:
         return protocol
-    return _Tapped(protocol, tap, limits, http, connection)
+    return _Tapped(protocol, tap, limits, http, connection, framing)
 
 
 class _Tapped:
     """Forwards the callbacks of a protocol and shows what passes."""
 
-    def __init__(self, protocol: Any, tap: Tap, limits: Limits, http: bool, connection: int) -> None:
+    def __init__(
+        self, protocol: Any, tap: Tap, limits: Limits, http: bool, connection: int, framing: Framing
+    ) -> None:
         self._protocol = protocol
         self._tap: Tap | None = tap
         self._loop = asyncio.get_running_loop()
         self._connection = connection
         reader: Callable[[bool], _Lines | _Http] = (lambda sent: _Http(sent, limits)) if http else (
-            lambda sent: _Lines(limits)
+            lambda sent: _Lines(limits, framing)
         )
         self._readers = (reader(False), reader(True))
 
@@ -120,8 +125,8 @@ _Shown = list[tuple[bytes | None, str | None]]
 class _Lines:
     """Messages of a line stream."""
 
-    def __init__(self, limits: Limits) -> None:
-        self._framer = LineFramer(limits.max_message_bytes)
+    def __init__(self, limits: Limits, framing: Framing) -> None:
+        self._framer = make_framer(framing, limits)
         self._ended = False
 
     def feed(self, data: bytes) -> _Shown:
@@ -133,8 +138,8 @@ class _Lines:
         self._ended = True
         return self._shown(self._framer.finish())
 
-    def _shown(self, lines: list[bytes | LineTooLong]) -> _Shown:
-        return [(str(line).encode() if isinstance(line, LineTooLong) else line, None) for line in lines]
+    def _shown(self, lines: Sequence[bytes | RemoteProtocolError]) -> _Shown:
+        return [(line if isinstance(line, bytes) else str(line).encode(), None) for line in lines]
 
 
 class _Http:
