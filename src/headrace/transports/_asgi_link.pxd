@@ -15,6 +15,7 @@ cdef class AsgiLink:
     cdef readonly object scope           # of the request being served, or None
     cdef readonly bint idle              # between two requests
     cdef readonly bint closed            # by the endpoint
+    cdef readonly bint deserted          # the client went away
     cdef readonly bint gone              # the endpoint was told that the connection is lost
     cdef readonly Py_ssize_t turn        # requests begun
     cdef public object watch             # the task that waits for the end of the client, or None
@@ -28,6 +29,7 @@ cdef class AsgiLink:
     # the answer
     cdef object start                    # http.response.start, until it is taken
     cdef readonly bint started
+    cdef readonly bint handed            # its beginning was given to the host
     cdef readonly bint complete
     cdef bint chunked
     cdef uint64_t left

@@ -86,7 +86,7 @@ cdef class AsgiLink:
         self.turn += 1
         self.task = task
         self.start = None
-        self.started = self.complete = self.interrupted = False
+        self.started = self.handed = self.complete = self.interrupted = self.deserted = False
         self.queued = self.sending = 0
         self.taken = 0
         self.host = None
@@ -204,6 +204,7 @@ cdef class AsgiLink:
     def take_start(self):
         """The ``http.response.start`` that is due, or None."""
         start, self.start = self.start, None
+        self.handed = True
         return start
 
     def take_body(self):
@@ -270,7 +271,7 @@ cdef class AsgiLink:
     def disconnected(self):
         """The peer is gone."""
         if not self.idle:
-            self.closed = True
+            self.closed = self.deserted = True
             self.lose()
             if self.blocked != RUNNING:
                 self.interrupt()
@@ -282,6 +283,7 @@ cdef class AsgiLink:
         self.idle = True
         self.scope = self.task = self.waiter = None
         self.start = None
+        self.sending = 0
         if (
             self.complete and not self.closed and not self.body_due and self.link.phase == IDLE and self.link.persist
             and self.link.size == self.link.off and not self.link.continue_due and not self.paused

@@ -20,6 +20,7 @@ from urllib.parse import quote
 from headrace.errors import UsageError
 from headrace.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST
 from headrace.transports._asgi_link import AsgiLink
+from headrace.transports._http_endpoint import Endpoint
 from headrace.transports.address import LOOPBACK, is_loopback
 from headrace.transports.asgi.leaving import host_leaves
 from headrace.transports.asgi.watch import Watcher
@@ -55,6 +56,14 @@ class _Listener(HttpListener):
     """The endpoint without a socket."""
 
     host_leaves = False
+
+    def __init__(self, server: Any, endpoint: Endpoint, path: str) -> None:
+        super().__init__(server, endpoint, path, False)
+        self._context = contextvars.copy_context()
+
+    def connect(self) -> Any:
+        """As for a socket; the timer that may start is no request's."""
+        return self._context.run(super().connect)
 
     def _tick(self) -> None:
         super()._tick()
@@ -129,6 +138,10 @@ class AsgiApp:
         At its end idle connections close, streams end, and requests in flight are answered or, after
         ``limits.drain_timeout``, cancelled. Raises what the server's own lifespan raises.
         """
+        if self._loop is not None and self._loop.is_closed():
+            # It ended without an end of this.
+            self._users = 0
+            self._links.clear()
         async with self.server.running():
             if self._users == 0:
                 self._open()
@@ -143,7 +156,7 @@ class AsgiApp:
     def _open(self) -> None:
         endpoint = open_endpoint(self.server, None, self._options)
         path = endpoint.path.decode()
-        self._listener = _Listener(self.server, endpoint, path, False)
+        self._listener = _Listener(self.server, endpoint, path)
         self._loop = asyncio.get_running_loop()
         self._watcher = Watcher(self._loop)
         self._over = None
@@ -229,7 +242,7 @@ class AsgiApp:
         try:
             try:
                 link.begin(scope, self._target(scope), asyncio.current_task())
-            except (ValueError, TypeError, KeyError) as exc:
+            except (ValueError, TypeError, KeyError, AttributeError) as exc:
                 return await _refuse(send, scope, 400, f"this is no HTTP request: {exc}")
             if self._local is not None and not self._host_ok(scope, link.host):
                 return await _refuse(
@@ -239,7 +252,7 @@ class AsgiApp:
             if link.body_due and not await self._take_body(link, scope, receive, send):
                 return None
             while link.ready or await self._wait(link, watcher, receive):
-                if not await self._hand_out(link, send):
+                if not await self._hand_out(link, scope, send):
                     return None
         finally:
             _scope.set(outer)
@@ -281,11 +294,13 @@ class AsgiApp:
                 return False
         return True
 
-    async def _hand_out(self, link: AsgiLink, send: Send) -> bool:
+    async def _hand_out(self, link: AsgiLink, scope: Scope, send: Send) -> bool:
         """Hands the host what there is. False: that was the end."""
-        start = link.take_start()
         if link.closed:
+            if not link.handed and not link.deserted:
+                await _refuse(send, scope, 503, "the request was given up")
             return False
+        start = link.take_start()
         body = link.take_body()
         link.blocks(False)
         try:
