@@ -484,7 +484,8 @@ def test_kept_connections_end_after_a_while(run):
         listener = app._listener
         assert listener.connections == len(app._links) == 10
         await settled(lambda: listener.connections == 0)
-        assert app._links == [] and listener._timer is None
+        assert app._links == []
+        await settled(lambda: listener._timer is None)
         assert text_of(await post(app, *call_of("echo", {"text": "again"})).over()) == "again"
 
     served(run, body, limits=tiny(keep_alive_timeout=0.2))
