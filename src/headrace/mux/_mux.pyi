@@ -268,7 +268,7 @@ class Mux:
         extend: bool = False,
         latest: float = 0.0,
         name: str | None = None,
-        extra: bytes | None = None,
+        extra: object = None,
         id: str | int | None = None,
     ) -> PendingCall: ...
     def notify(self, method: bytes, params: bytes | None, sink: Sink) -> bool: ...

@@ -412,7 +412,7 @@ cdef class Mux:
         (raw bytes without it). `timeout` seconds without an answer end it with RequestTimeout (0: no
         limit); with `extend` each progress restarts that clock, never beyond `latest` seconds in all
         (0: no maximum) (MX-13, B80). `name` is mirrored as Mcp-Name over HTTP; `extra` (bytes) are
-        prepared header lines for this request alone, which other transports ignore. `id` is the request's
+        prepared header lines for this request alone, or a CallOptions; other transports ignore it. `id` is the request's
         id when the caller chooses it, a string or an integer.
 
         Raises ConnectionClosed when the connection is gone, OverloadedError over

@@ -146,7 +146,7 @@ cdef class ClientCall(ClientRequest):
                     self.reconnect.opened()
                 return BODY_EVENTS
         if hr_http1_response_body(h, False) == HR_BODY_NONE:
-            self.problem = RemoteProtocolError(f"HTTP {h.status} without a body is no answer to {self.what()}")
+            self.problem = HttpStatusError(f"HTTP {h.status} without a body is no answer to {self.what()}", h.status)
             return BODY_DISCARD
         self.judge_error(h)
         self.json = False

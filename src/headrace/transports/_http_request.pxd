@@ -27,7 +27,7 @@ cdef class ChannelState(Sink):
     cdef str last_name
     cdef bytes last_encoded
     cdef list asleep                     # streams that wait until a call gets through, or None
-    cdef public object watcher           # callable(request, status, header lines) at each answer's head, or None
+    cdef public object watcher           # callable(request, status, header lines) or None: see watch
 
     cdef int prepare(self) except -1
     cdef bytes head_for(self, bytes method, bytes own, bytes more)
@@ -50,7 +50,7 @@ cdef class ClientRequest(HttpRequest):
     cdef object problem                  # what to fail with when the answer has been read
     cdef dict fields                     # header fields kept for an error
     cdef bint json                       # the answer says it is application/json
-    cdef bytes own                       # the user's header lines of this request, in place of the channel's, or None
+    cdef readonly bytes own              # the user's header lines of this request, in place of the channel's, or None
 
     cdef str what(self)
     cdef bint safe(self)

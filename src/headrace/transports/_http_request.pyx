@@ -196,7 +196,9 @@ cdef class ChannelState(Sink):
         return 0
 
     cdef int watch(self, ClientRequest request, const hr_head *h) except -1:
-        """Tells the watcher of an answer's head."""
+        """Tells the watcher of an answer's head: where the request has header lines of its own, or a cookie came."""
+        if request.own is None and not has_field(h, b"set-cookie", 10):
+            return 0
         try:
             self.watcher(request, h.status, PyBytes_FromStringAndSize(h.fields.p, <Py_ssize_t>h.fields.n))
         except Exception as exc:
@@ -388,6 +390,16 @@ cdef class ClientRequest(HttpRequest):
 
 cdef bint passing(int status):
     return status >= 500 or status == 408 or status == 409 or status == 425 or status == 429
+
+
+cdef bint has_field(const hr_head *h, const char *wanted, size_t length) noexcept:
+    cdef const char *p = h.fields.p
+    cdef const char *e = p + h.fields.n
+    cdef hr_span name, value
+    while hr_http1_next_header(&p, e, &name, &value):
+        if name.n == length and hr_http1_ieq(name.p, name.n, wanted, length):
+            return True
+    return False
 
 
 cdef bint visible(bytes text):

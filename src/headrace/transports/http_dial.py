@@ -36,7 +36,7 @@ log = logging.getLogger("headrace.http")
 
 _NEXT_ADDRESS = 0.25  # seconds before the next address of a host is tried as well (RFC 8305)
 _ADDRESS_TTL = 30.0  # seconds that addresses of a host are used again
-_OWN = frozenset(
+OWN_FIELDS = frozenset(
     (
         *("accept", "connection", "content-length", "content-type", "expect", "keep-alive", "last-event-id"),
         *("mcp-method", "mcp-name", "mcp-protocol-version", "mcp-session-id"),
@@ -314,7 +314,7 @@ def _user_fields(
                 raise UsageError(f"header {name!r}: {value!r} is not a host")
             authority = value
             continue
-        if low in _OWN or low.startswith("mcp-param-"):
+        if low in OWN_FIELDS or low.startswith("mcp-param-"):
             raise UsageError(f"header {name!r} is set by the protocol")
         agent = agent or low == "user-agent"
         lines.append(header_line(name, value))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.errors import UsageError
 
 if TYPE_CHECKING:
+    from headrace.integrations.mcp_sdk.client_dispatch import connect
     from headrace.integrations.mcp_sdk.client_http import http_transport
     from headrace.integrations.mcp_sdk.client_stdio import stdio_transport
     from headrace.integrations.mcp_sdk.dispatcher import HeadraceDispatcher
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = (
     "HeadraceDispatcher",
+    "connect",
     "host_of",
     "http_transport",
     "memory_dispatchers",
@@ -31,6 +33,7 @@ __all__ = (
 
 _HOMES = {
     "HeadraceDispatcher": "dispatcher",
+    "connect": "client_dispatch",
     "host_of": "hosting",
     "http_transport": "client_http",
     "memory_dispatchers": "links",
@@ -50,7 +53,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
         if name in _BOTH:
-            import mcp.shared.message  # noqa: F401
+            import mcp.shared.message
         else:
             import mcp.shared.dispatcher  # noqa: F401  its version 2 alone has it
     except ImportError:

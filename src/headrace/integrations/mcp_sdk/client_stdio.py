@@ -28,6 +28,7 @@ from headrace.transports.runtime import make_runtime
 from headrace.transports.spawn import ChildProcess, spawn
 
 if TYPE_CHECKING:
+    from headrace.integrations.mcp_sdk.dispatcher import HeadraceDispatcher
     from headrace.mux import Mux, Sink
     from headrace.transports.stderrtail import HasFileno
 
@@ -89,6 +90,13 @@ class StdioTransport:
         if self._write is not None:
             self._write.close()
         await self.close()
+
+    def dispatcher(self, **options: Any) -> HeadraceDispatcher[Any]:
+        """For ``ClientSession(dispatcher=...)`` of version 2: starts the server when the session begins. Options as
+        :class:`~headrace.integrations.mcp_sdk.HeadraceDispatcher`."""
+        from headrace.integrations.mcp_sdk.client_dispatch import stdio_dispatcher
+
+        return stdio_dispatcher(self, **options)
 
     async def open(self, mux: Mux) -> LineLink:
         """Starts the server and connects a client's ``mux`` to it: for dispatchers. End it with :meth:`close`."""

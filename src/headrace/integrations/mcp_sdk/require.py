@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 __all__ = ("GENERATION", "ClientMessageMetadata", "SessionMessage", "types")
-
-types: Any
-"""The module with the protocol's models: ``mcp_types`` (2.x) or ``mcp.types`` (1.x)."""
 
 try:
     from mcp.shared.message import ClientMessageMetadata, SessionMessage
 except ImportError as exc:
     raise ImportError("headrace.integrations.mcp_sdk needs the official SDK: pip install 'headrace[mcp]'") from exc
 
-try:
-    import mcp_types as types
-except ImportError:
-    import mcp.types as types
-
-GENERATION = 1 if hasattr(types.JSONRPCMessage, "model_validate_json") else 2
+GENERATION = 2 if find_spec("mcp_types") is not None else 1
 """Major version of the SDK."""
+
+types: Any = import_module("mcp_types" if GENERATION == 2 else "mcp.types")
+"""The module with the protocol's models."""
