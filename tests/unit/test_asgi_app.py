@@ -20,7 +20,7 @@ from asgi_support import (
 from http_support import R4, events_of, id_of, make_server, tiny
 
 from headrace import Context
-from headrace.errors import UsageError
+from headrace.errors import HttpRefusal, UsageError
 from headrace.transports.asgi import asgi_scope
 from headrace.transports.plain import McpHost
 
@@ -466,6 +466,65 @@ def test_principals(run):
         assert (await post(app, headers, data, user="ann").over()).status == 200
 
     served(run, body, principal_of=lambda fields: asgi_scope()["user"])
+
+
+@pytest.mark.parametrize("wait", [False, True])
+def test_authenticate(run, wait):
+    """The option of HTTP endpoints, with what the host knows of its client."""
+    asked = []
+
+    async def authenticate(request):
+        asked.append((request.method, request.client, request.scheme, asgi_scope()["path"]))
+        if wait:
+            await asyncio.sleep(0.01)
+        if request.header(b"authorization") != b"Bearer good":
+            raise HttpRefusal(401, headers=[("WWW-Authenticate", "Bearer")])
+        return "ann"
+
+    server = make_server()
+
+    @server.tool
+    def who(ctx: Context) -> str:
+        return ctx.principal
+
+    async def body(app):
+        for pieces in (1, 5):
+            headers, data = call_of("who")
+            answer = await post(app, headers, data, pieces=pieces, scheme="https").over()
+            assert answer.status == 401 and answer.get("www-authenticate") == "Bearer"
+            headers.append((b"authorization", b"Bearer good"))
+            assert text_of(await post(app, headers, data, pieces=pieces, scheme="https").over()) == "ann"
+        answer = await get(app, "unknown").over()
+        assert answer.status == 401
+        assert asked[0] == ("POST", ("127.0.0.1", 50000), "https", "/mcp")
+
+    served(run, body, server=server, authenticate=authenticate)
+
+
+def test_body_is_not_taken_while_authenticate_waits(run):
+    """Its memory is bounded: the host keeps what comes, as a socket would."""
+    decided = []
+
+    async def authenticate(request):
+        decided.append(asyncio.get_running_loop().create_future())
+        return await decided[-1]
+
+    async def body(app):
+        headers, data = call_of("echo", {"text": "x" * 1_000_000})
+        call = post(app, headers, data, pieces=100)
+        await asyncio.sleep(0.1)
+        assert call.asked < 20
+        decided[0].set_result("ann")
+        assert len(text_of(await call.over())) == 1_000_000
+        call = post(app, headers, data, pieces=100)
+        await asyncio.sleep(0.1)
+        call.task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call.task
+        await asyncio.sleep(0)
+        assert decided[1].cancelled()
+
+    served(run, body, authenticate=authenticate)
 
 
 def test_stateless_and_json_only(run):

@@ -23,6 +23,7 @@ cdef class AsgiLink:
     # the request
     cdef readonly bytes host
     cdef readonly bint body_due
+    cdef readonly bint reading           # the link wants more of it now
     cdef bint head_only
     cdef long long declared              # Content-Length of the request, -1: in chunks
     cdef long long taken

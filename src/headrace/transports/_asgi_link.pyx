@@ -86,6 +86,7 @@ cdef class AsgiLink:
         self.turn += 1
         self.task = task
         self.start = None
+        self.reading = True
         self.started = self.handed = self.complete = self.interrupted = self.deserted = False
         self.queued = self.sending = 0
         self.taken = 0
@@ -331,10 +332,12 @@ cdef class AsgiLink:
         return self.closed
 
     def pause_reading(self):
-        pass
+        """Too much input waits for `authenticate`."""
+        self.reading = False
 
     def resume_reading(self):
-        pass
+        self.reading = True
+        self.wake()
 
     def can_write_eof(self):
         return False

@@ -241,7 +241,7 @@ class AsgiApp:
         _scope.set(scope)
         try:
             try:
-                link.begin(scope, self._target(scope), asyncio.current_task())
+                link.begin(scope, self._target(scope), asyncio.current_task(loop))
             except (ValueError, TypeError, KeyError, AttributeError) as exc:
                 return await _refuse(send, scope, 400, f"this is no HTTP request: {exc}")
             if self._local is not None and not self._host_ok(scope, link.host):
@@ -274,6 +274,9 @@ class AsgiApp:
     async def _take_body(self, link: AsgiLink, scope: Scope, receive: Receive, send: Send) -> bool:
         """Feeds the body as it comes, until it is complete or an answer is there. False: nothing more to do."""
         while link.body_due and not link.ready:
+            if not link.reading:
+                await link.wait()
+                continue
             link.blocks(True)
             try:
                 message = await receive()
