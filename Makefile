@@ -14,7 +14,7 @@ ASAN_LIB := build/asan/lib
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help sdk-suite bench-peers bench-pythons guard-record system build demo test bytecode conformance test-c test-release test-debug test-dist test-pythons lint bench debug asan peers clean dist
+.PHONY: help sdk-suite bench-peers bench-pythons guard-record system build demo test bytecode conformance test-c test-release test-debug test-dist test-pythons lint bench debug asan peers clean dist bench-embed
 
 help:
 	@echo "make demo    set up, host the demo tool server over HTTP, call it, print a throughput line"
@@ -23,6 +23,7 @@ help:
 	@echo "make sdk-suite SDK=<checkout>   the official Python SDK's own tests, with our dispatcher and transports in them"
 	@echo "make bench   benchmarks, short: ratios against raw loops and other SDKs"
 	@echo "make bench-peers   every mark and every peer, interleaved, within 15 minutes; then benchmarks/render.py"
+	@echo "make bench-embed   servers of other SDKs under their own hosts and under headrace, within 10 minutes"
 	@echo "make guard-record   write down the instructions and allocations of a message, which a test guards"
 	@echo "make build   build in place (release)"
 	@echo "make debug   build with asserts and live-object counters into $(DEBUG_LIB)"
@@ -113,6 +114,11 @@ sdk-suite: build
 endif
 
 test-dist: $(VENV)/.ready
+test-# The same server objects of the official SDK and of FastMCP under their hosts and under ours.
+bench-embed: build $(VENV)/.ready-test peers
+	@$(PY) benchmarks/run.py --embed --json benchmarks/results/embed.json $(BENCH_OPTIONS)
+
+dist: $(VENV)/.ready
 	@tools/try_dist.sh $(PY) only
 
 test-pythons: $(VENV)/.ready
@@ -139,6 +145,10 @@ bench-pythons: build
 bench-peers: build $(VENV)/.ready-test peers bench-pythons
 	@$(MAKE) --no-print-directory -C benchmarks/peers install PYTHON=$(abspath $(PY))
 	@$(PY) benchmarks/run.py --peers --json benchmarks/results/peers.json $(BENCH_OPTIONS)
+
+# The same server objects of the official SDK and of FastMCP under their hosts and under ours.
+bench-embed: build $(VENV)/.ready-test peers
+	@$(PY) benchmarks/run.py --embed --json benchmarks/results/embed.json $(BENCH_OPTIONS)
 
 dist: $(VENV)/.ready
 	@$(PY) -m pip install -q build

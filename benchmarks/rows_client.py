@@ -16,7 +16,7 @@ IN_FLIGHT = (1, 256, 1_000, 10_000)
 LEAST_SECONDS = 2.0
 
 
-def _run(command: list[str]) -> dict[str, Any]:
+def run_client(command: list[str]) -> dict[str, Any]:
     out = subprocess.run(command, capture_output=True, text=True, timeout=120, errors="replace")
     if out.returncode:
         raise Failed(f"the client failed: {one_line(out.stderr)}")
@@ -26,7 +26,7 @@ def _run(command: list[str]) -> dict[str, Any]:
 def _subject(where: str, in_flight: int, seconds: float, **target: object) -> Subject:
     job = json.dumps({"revision": "2026-07-28", "in_flight": in_flight, "seconds": seconds, **target})
     command = [sys.executable, str(HERE / "peers" / "headrace_client.py"), job]
-    return Subject(f"headrace over {where}, {in_flight:,} in flight", lambda: _run(command))
+    return Subject(f"headrace over {where}, {in_flight:,} in flight", lambda: run_client(command))
 
 
 def client(record: Record) -> None:
@@ -38,7 +38,7 @@ def client(record: Record) -> None:
         lines = {n: _subject("stdio", n, seconds, command=command) for n in IN_FLIGHT}
         http = {n: _subject("HTTP", n, seconds, url=url, server_pid=place.pid, connections=64) for n in IN_FLIGHT}
         official = [PEERS_PYTHON, str(HERE / "peers" / "sdk_client.py"), url, str(seconds)]
-        sdk = Subject("official Python SDK over HTTP, 1 in flight", lambda: _run(official))
+        sdk = Subject("official Python SDK over HTTP, 1 in flight", lambda: run_client(official))
         interleave([*lines.values(), *http.values(), sdk], record.rounds, record.until)
     print("The client, N tasks that await call after call")
     for subject in (*lines.values(), *http.values(), sdk):

@@ -1,7 +1,7 @@
 """The benchmarks of headrace: ratios within one interleaved run, server CPU per call first.
 
-`make bench` runs the short form, `make bench-peers` everything with all peers. A subject or section that fails
-is one line; the whole run keeps to --minutes.
+`make bench` runs the short form, `make bench-peers` everything with all peers, `make bench-embed` servers of other
+SDKs under their own hosts and under ours. A subject or section that fails is one line; the whole run keeps to --minutes.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 import rows_client
+import rows_embed
 import rows_http
 import rows_large
 import rows_lines
@@ -41,6 +42,13 @@ SECTIONS: dict[str, tuple[Callable[[Record], None], float, bool]] = {
     "pythons": (rows_pythons.compared, 0.8, False),
     "start": (rows_start.start_and_memory, 0.6, True),
 }
+# What `make bench-embed` measures; bench-peers does not.
+EMBED: dict[str, tuple[Callable[[Record], None], float, bool]] = {
+    "embed-http": (rows_embed.http, 3.0, False),
+    "embed-stdio": (rows_embed.stdio, 1.6, False),
+    "embed-client": (rows_embed.client, 1.0, False),
+    "embed-profile": (rows_embed.profile, 0.6, False),
+}
 
 
 def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -48,15 +56,19 @@ def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=1.5, help="load time of one measurement (default 1.5)")
     parser.add_argument("--rounds", type=int, default=3, help="interleaved rounds (default 3)")
     parser.add_argument("--peers", action="store_true", help="every section, and every peer that is installed")
+    parser.add_argument("--embed", action="store_true", help="servers and clients of other SDKs on headrace")
     parser.add_argument("--quick", action="store_true", help="one short round of each: tries the machinery, says little")
-    parser.add_argument("--only", default="", metavar="NAME,...", help=f"sections to run: {', '.join(SECTIONS)}")
-    parser.add_argument("--minutes", type=float, default=14.5, help="bound of the whole run (default 14.5)")
+    parser.add_argument("--only", default="", metavar="NAME,...", help=f"sections to run: {', '.join(SECTIONS | EMBED)}")
+    parser.add_argument("--minutes", type=float, help="bound of the whole run (default 14.5, with --embed 9.5)")
     parser.add_argument("--json", metavar="FILE", help="write the numbers here")
     options = parser.parse_args(arguments)
-    options.chosen = [name for name in options.only.split(",") if name] or [n for n, s in SECTIONS.items() if options.peers or s[2]]
-    unknown = set(options.chosen) - set(SECTIONS)
+    usual = list(EMBED) if options.embed else [n for n, s in SECTIONS.items() if options.peers or s[2]]
+    options.chosen = [name for name in options.only.split(",") if name] or usual
+    unknown = set(options.chosen) - set(SECTIONS | EMBED)
     if unknown:
-        parser.error(f"no section {', '.join(sorted(unknown))}; there are {', '.join(SECTIONS)}")
+        parser.error(f"no section {', '.join(sorted(unknown))}; there are {', '.join(SECTIONS | EMBED)}")
+    if options.minutes is None:
+        options.minutes = 9.5 if options.embed else 14.5
     if options.quick:
         options.seconds, options.rounds = min(options.seconds, 0.3), 1
     return options
@@ -67,12 +79,12 @@ def run_sections(record: Record, chosen: list[str], minutes: float) -> None:
     start = time.monotonic()
     record.deadline = start + minutes * 60
     for at, name in enumerate(chosen):
-        section, share, _ = SECTIONS[name]
+        section, share, _ = (SECTIONS | EMBED)[name]
         left = record.left()
         if left < 15:
             record.leave_out(f"section {name}: no time left")
             continue
-        record.until = time.monotonic() + left * share / sum(SECTIONS[n][1] for n in chosen[at:])
+        record.until = time.monotonic() + left * share / sum((SECTIONS | EMBED)[n][1] for n in chosen[at:])
         print(f"section {name}, {time.monotonic() - start:.0f} s of {minutes * 60:.0f} s", file=sys.stderr)
         try:
             section(record)
@@ -95,7 +107,7 @@ def main() -> int:
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT / "src"), os.environ.get("PYTHONPATH", ""))))
     about = machine()
     record = Record(options.seconds, options.rounds, options.peers, options.quick)
-    for name in ("mcp", "uvicorn"):
+    for name in () if options.embed else ("mcp", "uvicorn"):
         record.versions[{"mcp": "official Python SDK 2"}.get(name, name)] = peer_version(name)
     print(f"headrace benchmarks, {about['date']}, {about['cpu']}, {about['cores']} cores, Python {about['python']}\n")
     start = time.monotonic()

@@ -1,6 +1,6 @@
-"""The bench tools on FastMCP: `fastmcp_server.py stdio|PORT [fast|default]`.
+"""The bench tools on FastMCP: `fastmcp_server.py stdio|PORT [fast|default] [theirs|ours]`.
 
-fast: uvloop, httptools, JSON answers, stateless, no structured content beside the text. default: what `run("http")` gives.
+ours: the same object, hosted by headrace. fast: uvloop, httptools, JSON answers, stateless, no structured content beside the text. default: what `run("http")` gives.
 """
 
 import sys
@@ -9,13 +9,18 @@ from fastmcp import FastMCP
 
 from tools import TOOLS
 
-where, mode = [*sys.argv[1:], "default"][:2]
+where, mode, by = (sys.argv[1:] + ["", "default", "theirs"][len(sys.argv) - 1 :])[:3]
 fast = mode == "fast"
 app = FastMCP("bench")
 for tool in TOOLS:
     app.tool(tool, output_schema=None) if fast else app.tool(tool)
 
-if where == "stdio":
+if by == "ours":
+    sys.argv[1:] = [where, mode, "high", by]
+    from sdk_hosting import on_headrace
+
+    on_headrace(app, where, fast)
+elif where == "stdio":
     if fast:
         import uvloop
 

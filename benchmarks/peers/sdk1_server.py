@@ -1,4 +1,4 @@
-"""The bench tools on the official Python SDK, version 1: `sdk1_server.py stdio|PORT [fast|default] [high|low]`.
+"""The bench tools on the official Python SDK, version 1: `sdk1_server.py stdio|PORT [fast|default] [high|low] [theirs|ours]`.
 
 The modes are those of sdk_server.py.
 """

@@ -1,7 +1,8 @@
-"""The bench tools on the official Python SDK, version 2: `sdk_server.py stdio|PORT [fast|default] [high|low]`.
+"""The bench tools on the official Python SDK, version 2: `sdk_server.py stdio|PORT [fast|default] [high|low] [theirs|ours]`.
 
 fast: uvloop, httptools, JSON answers, stateless, no structured content beside the text. default: what
-`run("streamable-http")` gives. high: MCPServer; low: the low-level Server, arguments taken as they are.
+`run("streamable-http")` gives. high: MCPServer; low: the low-level Server, arguments taken as they are. ours: the
+same object, hosted by headrace.
 """
 
 from sdk_hosting import BY_NAME, fast, host, level, schema_of
