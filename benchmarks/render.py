@@ -1,13 +1,15 @@
-"""Renders what README.md and docs/performance.md say in numbers, and the plots, from benchmarks/results/peers.json.
+"""Renders what the documents say in numbers, and the plots, from benchmarks/results.
 
-`render.py` writes them, `render.py --check` fails when they are stale. Between markers `<!-- numbers: NAME ... -->`
-and `<!-- /numbers -->` the text belongs to this program; the rest of those documents does not.
+`render.py` writes them, `render.py --check` fails when they are stale. Between markers `<!-- numbers: NAME from
+benchmarks/results/RUN.json -->` and `<!-- /numbers -->` the text belongs to this program; the rest of those documents
+does not. RUN is `peers` (`make bench-peers`) or `embed` (`make bench-embed`).
 """
 
 from __future__ import annotations
 
 import json
 import re
+import statistics
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -20,8 +22,9 @@ from plots import COLOURS, bars, curves, number
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 RESULTS = HERE / "results" / "peers.json"
-DOCUMENTS = ("README.md", "docs/performance.md")
-BLOCK = re.compile(r"(<!-- numbers: ([a-z-]+) [^>]*-->\n).*?(<!-- /numbers -->)", re.S)
+EMBED = HERE / "results" / "embed.json"
+DOCUMENTS = ("README.md", "docs/performance.md", "docs/integrations.md")
+BLOCK = re.compile(r"(<!-- numbers: ([a-z-]+) from benchmarks/results/([a-z]+)\.json -->\n).*?(<!-- /numbers -->)", re.S)
 SHORT_GROUPS = ("HTTP, 64 connections, ~150 B", "Peers on the first row", "stdio, 1,000 in flight, ~150 B")
 
 Run = dict[str, Any]
@@ -117,6 +120,66 @@ def pythons(run: Run) -> str:
     return "\n".join(out) + f"\n\nCheapest over HTTP: {cheapest[0]}; over stdio: {cheapest[1]}.\n"
 
 
+def pairs_of(run: Run, id: str) -> list[tuple[str, dict[str, Any], dict[str, Any], float]]:
+    """The rows that were measured under both hosts: what, theirs, ours, and how many times less ours needs (the median
+    of the rounds' own ratios)."""
+    found = table_of(run, id)
+    rows = {row["name"]: row for row in found["rows"]} if found else {}
+    pairs = []
+    for name, row in rows.items():
+        what, _, host = name.rpartition(": ")
+        mine = rows.get(what + ": " + {"its own host": "headrace", "its own transport": "headrace's transport"}.get(host, ""))
+        if mine is not None:
+            ratios = [a / b for a, b in zip(row["cpu_us_rounds"], mine["cpu_us_rounds"], strict=False)]
+            pairs.append((what, row, mine, statistics.median(ratios)))
+    return pairs
+
+
+def asked(run: Run, id: str, what: str) -> str:
+    group = {"embed-http": "Embedding, HTTP", "embed-stdio": "Embedding, stdio", "embed-client": "Embedding, client"}[id]
+    return next((m["asked"] for m in run["marks"] if m["group"] == group and m["what"].startswith(what + ":")), "")
+
+
+def times(value: float) -> str:
+    return f"{value:.2f} x" if value < 10 else f"{value:.1f} x"
+
+
+def hosts(run: Run, id: str) -> str:
+    """Their host and ours side by side."""
+    pairs = pairs_of(run, id)
+    if not pairs:
+        return "Not measured in this run.\n"
+    there, here = ("its own transport", "ours") if id == "embed-client" else ("its own host", "headrace")
+    lines = [f"{table_of(run, id)['title']}:", "", f"| | {there} | {here} | less by | asked |", "|---|---:|---:|---:|---:|"]  # type: ignore[index]
+    lines += [f"| {what} | {number(row['cpu_us'])} us | {number(mine['cpu_us'])} us | {times(ratio)} | {asked(run, id, what)} |" for what, row, mine, ratio in pairs]
+    return "\n".join(lines) + "\n"
+
+
+def embedding(run: Run) -> str:
+    """The README's table: what was asked for, over HTTP and stdio."""
+    on_lines = {what: (row, mine, ratio) for what, row, mine, ratio in pairs_of(run, "embed-stdio")}
+    lines = ["| server object | HTTP, us a call: its host | headrace | | stdio: its host | headrace | |", "|---|---:|---:|---:|---:|---:|---:|"]
+    for what, row, mine, ratio in pairs_of(run, "embed-http"):
+        cells = [number(row["cpu_us"]), number(mine["cpu_us"]), times(ratio)]
+        there = on_lines.get(what)
+        cells += [number(there[0]["cpu_us"]), number(there[1]["cpu_us"]), times(there[2])] if there else ["", "", ""]
+        lines.append(f"| {what} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n" if len(lines) > 2 else "Not measured in this run.\n"
+
+
+def where_time_goes(run: Run) -> str:
+    """The parts of a hosted call, over HTTP and stdio."""
+    tables = [table for id in ("embed-profile-http", "embed-profile-stdio") if (table := table_of(run, id))]
+    if not tables:
+        return "Not measured in this run.\n"
+    names = list(dict.fromkeys(row["name"] for table in tables for row in table["rows"][:-1])) + ["together"]
+    lines = ["| | " + " | ".join("HTTP" if t["id"].endswith("http") else "stdio" for t in tables) + " |", "|---" + "|---:" * len(tables) + "|"]
+    for name in names:
+        found = [next((row["cpu_us"] for row in table["rows"] if row["name"] == name), None) for table in tables]
+        lines.append(f"| {name} | " + " | ".join("" if value is None else f"{number(value)} us" for value in found) + " |")
+    return "\n".join(lines) + "\n"
+
+
 BLOCKS: dict[str, Callable[[Run], str]] = {
     "measured": measured,
     "versions": versions,
@@ -129,6 +192,11 @@ BLOCKS: dict[str, Callable[[Run], str]] = {
     "http-one": lambda run: table(run, "http-one"),
     "stdio-many": lambda run: table(run, "stdio-many"),
     "stdio-one": lambda run: table(run, "stdio-one"),
+    "embedding": embedding,
+    "embed-http": lambda run: hosts(run, "embed-http"),
+    "embed-stdio": lambda run: hosts(run, "embed-stdio"),
+    "embed-client": lambda run: hosts(run, "embed-client"),
+    "embed-profile": where_time_goes,
     "large": lambda run: "\n".join(table(run, t["id"]) for t in run["tables"] if t["id"].startswith("large-")) or "Not measured in this run.\n",
 }
 
@@ -152,11 +220,13 @@ def plots(run: Run) -> dict[str, str]:
     return found
 
 
-def outputs(run: Run) -> dict[str, str]:
-    """Path and text of everything that is rendered."""
+def outputs(run: Run, embed: Run | None = None) -> dict[str, str]:
+    """Path and text of everything that is rendered. ``run``: of `make bench-peers`; ``embed``: the committed one of
+    `make bench-embed` unless given."""
+    runs = {"peers": run, "embed": embed or json.loads(EMBED.read_text())}
     found = plots(run)
     for name in DOCUMENTS:
-        found[name] = BLOCK.sub(lambda m: f"{m[1]}{BLOCKS[m[2]](run)}{m[3]}", (ROOT / name).read_text())
+        found[name] = BLOCK.sub(lambda m: f"{m[1]}{BLOCKS[m[2]](runs[m[3]])}{m[4]}", (ROOT / name).read_text())
     return found
 
 

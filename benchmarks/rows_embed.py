@@ -135,7 +135,7 @@ def client(record: Record) -> None:
     seconds = record.seconds if record.quick else max(record.seconds, 2.0)
     trios = []
     with ours().listening() as place:
-        targets = {"HTTP": {"url": f"http://127.0.0.1:{place.port}/mcp"}, "stdio": {"command": ours().on_pipes()}}
+        targets = {"HTTP": {"url": f"http://127.0.0.1:{place.port}/mcp"}, "stdio": {"command": ["env", f"PYTHONPATH={os.environ['PYTHONPATH']}", *ours().on_pipes()]}}
         for where, target in targets.items():
             for in_flight in (1, IN_FLIGHT):
                 subjects = []
