@@ -38,6 +38,7 @@ class Record:
         interleave(subjects, rounds or self.rounds, self.until)
         rows = []
         print(title)
+        width = max((len(s.name) for s in subjects), default=0)
         for s in subjects:
             if s.failed:
                 self.leave_out(f"{s.name}: {s.failed}")
@@ -50,7 +51,7 @@ class Record:
                 "cpu_us_rounds": [round(r["server_cpu_us"], 3) for r in s.rounds],
             }  # fmt: skip
             rows.append(row)
-            print(f"  {s.name:<58}{row['cpu_us']:>11,.2f} us CPU{row['per_second']:>12,.0f} calls/s"
+            print(f"  {s.name:<{max(width, 58)}}{row['cpu_us']:>11,.2f} us CPU{row['per_second']:>12,.0f} calls/s"
                   f"{row['p50_us']:>11,.0f} us p50{row['p99_us']:>11,.0f} us p99")  # fmt: skip
         self.tables.append({"id": id, "title": title, "rows": rows})
         print(flush=True)

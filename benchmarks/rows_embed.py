@@ -149,6 +149,7 @@ def client(record: Record) -> None:
     title = "mcp.Client.call_tool against one server, CPU of the client"
     print(title)
     rows = []
+    width = max(len(s.name) for _, _, subjects in trios for s in subjects)
     for _, _, subjects in trios:
         for s in subjects:
             if s.failed:
@@ -157,7 +158,7 @@ def client(record: Record) -> None:
                 rows.append({"name": s.name, "group": s.group, "rounds": len(s.rounds), "cpu_us": round(s.median("client_cpu_us"), 3),
                              "per_second": round(s.median("per_second"), 1),
                              "cpu_us_rounds": [round(r["client_cpu_us"], 3) for r in s.rounds]})  # fmt: skip
-                print(f"  {s.name:<58}{rows[-1]['cpu_us']:>11,.2f} us CPU{rows[-1]['per_second']:>12,.0f} calls/s")
+                print(f"  {s.name:<{width}}{rows[-1]['cpu_us']:>11,.2f} us CPU{rows[-1]['per_second']:>12,.0f} calls/s")
     record.tables.append({"id": "embed-client", "title": title, "rows": rows})
     print(flush=True)
     for where, in_flight, (theirs, mine) in trios:

@@ -99,7 +99,7 @@ def print_marks(record: Record) -> None:
             group = mark["group"]
             print(f"\n{group}")
         verdict = {True: "ok", False: f"MISSED{' by ' + mark['by'] if mark['by'] else ''}", None: ""}[mark["ok"]]
-        print(f"  {mark['what']:<76}{mark['reached']:>16}{mark['asked']:>24}  {verdict}")
+        print(f"  {mark['what']:<84}{mark['reached']:>16}{mark['asked']:>24}  {verdict}")
 
 
 def main() -> int:
