@@ -114,11 +114,6 @@ sdk-suite: build
 endif
 
 test-dist: $(VENV)/.ready
-test-# The same server objects of the official SDK and of FastMCP under their hosts and under ours.
-bench-embed: build $(VENV)/.ready-test peers
-	@$(PY) benchmarks/run.py --embed --json benchmarks/results/embed.json $(BENCH_OPTIONS)
-
-dist: $(VENV)/.ready
 	@tools/try_dist.sh $(PY) only
 
 test-pythons: $(VENV)/.ready
