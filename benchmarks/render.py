@@ -120,23 +120,26 @@ def pythons(run: Run) -> str:
     return "\n".join(out) + f"\n\nCheapest over HTTP: {cheapest[0]}; over stdio: {cheapest[1]}.\n"
 
 
-def pairs_of(run: Run, id: str) -> list[tuple[str, dict[str, Any], dict[str, Any], float]]:
-    """The rows that were measured under both hosts: what, theirs, ours, and how many times less ours needs (the median
-    of the rounds' own ratios)."""
+OWN_HOST, OWN_TRANSPORT = "its own host", "its own transport"
+
+
+def against(run: Run, id: str, own: str) -> list[tuple[str, dict[str, Any], list[tuple[str, dict[str, Any], float]]]]:
+    """What was measured in its own way and in ours: what, the row of its own, and (our way, row, how many times less it
+    needs) of each of ours. Ratios are the median of the rounds' own."""
     found = table_of(run, id)
-    rows = {row["name"]: row for row in found["rows"]} if found else {}
-    pairs = []
-    for name, row in rows.items():
-        what, _, host = name.rpartition(": ")
-        mine = rows.get(what + ": " + {"its own host": "headrace", "its own transport": "headrace's transport"}.get(host, ""))
-        if mine is not None:
-            ratios = [a / b for a, b in zip(row["cpu_us_rounds"], mine["cpu_us_rounds"], strict=False)]
-            pairs.append((what, row, mine, statistics.median(ratios)))
-    return pairs
+    rows = [(*row["name"].rpartition(": ")[::2], row) for row in (found["rows"] if found else ())]
+    out = []
+    for what, way, row in rows:
+        ours = [
+            (other_way, other, statistics.median(a / b for a, b in zip(row["cpu_us_rounds"], other["cpu_us_rounds"], strict=False)))
+            for other_what, other_way, other in rows if other_what == what and other_way != own
+        ]  # fmt: skip
+        if way == own and ours:
+            out.append((what, row, ours))
+    return out
 
 
-def asked(run: Run, id: str, what: str) -> str:
-    group = {"embed-http": "Embedding, HTTP", "embed-stdio": "Embedding, stdio", "embed-client": "Embedding, client"}[id]
+def asked(run: Run, group: str, what: str) -> str:
     return next((m["asked"] for m in run["marks"] if m["group"] == group and m["what"].startswith(what + ":")), "")
 
 
@@ -144,22 +147,40 @@ def times(value: float) -> str:
     return f"{value:.2f} x" if value < 10 else f"{value:.1f} x"
 
 
-def hosts(run: Run, id: str) -> str:
+def hosts(run: Run, id: str, group: str) -> str:
     """Their host and ours side by side."""
-    pairs = pairs_of(run, id)
-    if not pairs:
+    found = against(run, id, OWN_HOST)
+    if not found:
         return "Not measured in this run.\n"
-    there, here = ("its own transport", "ours") if id == "embed-client" else ("its own host", "headrace")
-    lines = [f"{table_of(run, id)['title']}:", "", f"| | {there} | {here} | less by | asked |", "|---|---:|---:|---:|---:|"]  # type: ignore[index]
-    lines += [f"| {what} | {number(row['cpu_us'])} us | {number(mine['cpu_us'])} us | {times(ratio)} | {asked(run, id, what)} |" for what, row, mine, ratio in pairs]
+    lines = [f"| server CPU a call | {OWN_HOST} | headrace | less by | asked |", "|---|---:|---:|---:|---:|"]
+    lines += [
+        f"| {what} | {number(row['cpu_us'])} us | {number(mine['cpu_us'])} us | {times(ratio)} | {asked(run, group, what)} |"
+        for what, row, [(_, mine, ratio)] in found
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def clients(run: Run) -> str:
+    """The official client on its transports and on ours."""
+    found = against(run, "embed-client", OWN_TRANSPORT)
+    if not found:
+        return "Not measured in this run.\n"
+    ways = [way for way, _, _ in found[0][2]]
+    head = "".join(f" {way} | less by |" for way in ways)
+    lines = [f"| client CPU a call | {OWN_TRANSPORT} |{head} asked |", "|---|---:|" + "---:|---:|" * len(ways) + "---:|"]
+    for what, row, ours in found:
+        cells = "".join(f" {number(mine['cpu_us'])} us | {times(ratio)} |" for _, mine, ratio in ours)
+        lines.append(f"| {what} | {number(row['cpu_us'])} us |{cells} {asked(run, 'Embedding, client', what)} |")
     return "\n".join(lines) + "\n"
 
 
 def embedding(run: Run) -> str:
     """The README's table: what was asked for, over HTTP and stdio."""
-    on_lines = {what: (row, mine, ratio) for what, row, mine, ratio in pairs_of(run, "embed-stdio")}
+    on_lines = {what: (row, *ours[0][1:]) for what, row, ours in against(run, "embed-stdio", OWN_HOST)}
     lines = ["| server object | HTTP, us a call: its host | headrace | | stdio: its host | headrace | |", "|---|---:|---:|---:|---:|---:|---:|"]
-    for what, row, mine, ratio in pairs_of(run, "embed-http"):
+    for what, row, [(_, mine, ratio)] in against(run, "embed-http", OWN_HOST):
+        if "SDK 1" in what:
+            continue
         cells = [number(row["cpu_us"]), number(mine["cpu_us"]), times(ratio)]
         there = on_lines.get(what)
         cells += [number(there[0]["cpu_us"]), number(there[1]["cpu_us"]), times(there[2])] if there else ["", "", ""]
@@ -172,7 +193,7 @@ def where_time_goes(run: Run) -> str:
     tables = [table for id in ("embed-profile-http", "embed-profile-stdio") if (table := table_of(run, id))]
     if not tables:
         return "Not measured in this run.\n"
-    names = list(dict.fromkeys(row["name"] for table in tables for row in table["rows"][:-1])) + ["together"]
+    names = [*dict.fromkeys(row["name"] for table in tables for row in table["rows"][:-1]), "together"]
     lines = ["| | " + " | ".join("HTTP" if t["id"].endswith("http") else "stdio" for t in tables) + " |", "|---" + "|---:" * len(tables) + "|"]
     for name in names:
         found = [next((row["cpu_us"] for row in table["rows"] if row["name"] == name), None) for table in tables]
@@ -193,9 +214,9 @@ BLOCKS: dict[str, Callable[[Run], str]] = {
     "stdio-many": lambda run: table(run, "stdio-many"),
     "stdio-one": lambda run: table(run, "stdio-one"),
     "embedding": embedding,
-    "embed-http": lambda run: hosts(run, "embed-http"),
-    "embed-stdio": lambda run: hosts(run, "embed-stdio"),
-    "embed-client": lambda run: hosts(run, "embed-client"),
+    "embed-http": lambda run: hosts(run, "embed-http", "Embedding, HTTP"),
+    "embed-stdio": lambda run: hosts(run, "embed-stdio", "Embedding, stdio"),
+    "embed-client": clients,
     "embed-profile": where_time_goes,
     "large": lambda run: "\n".join(table(run, t["id"]) for t in run["tables"] if t["id"].startswith("large-")) or "Not measured in this run.\n",
 }

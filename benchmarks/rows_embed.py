@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from contenders import PEERS, PEERS_1_PYTHON, Peer, ours
-from harness import HERE, PEERS_PYTHON, Failed, Subject, interleave, one_line, peer_version
+from harness import HERE, PEERS_PYTHON, Subject, interleave, one_line, peer_version
 from messages import modern_call, open_session, session_call
 from profile_embed import shares_of
 from record import Record
@@ -127,43 +127,47 @@ def stdio(record: Record) -> None:
     _compared(record, "Embedding, stdio", pairs)
 
 
-TRANSPORTS = {"theirs": "its own transport", "ours": "headrace's transport"}
+WAYS = {"theirs": "its own transport", "streams": "headrace's transport", "dispatcher": "headrace's dispatcher"}
 
 
 def client(record: Record) -> None:
     """`mcp.Client.call_tool` against a server of headrace: CPU of the client."""
     seconds = record.seconds if record.quick else max(record.seconds, 2.0)
-    trios = []
+    rows: dict[str, dict[str, Subject]] = {}
     with ours().listening() as place:
-        targets = {"HTTP": {"url": f"http://127.0.0.1:{place.port}/mcp"}, "stdio": {"command": ["env", f"PYTHONPATH={os.environ['PYTHONPATH']}", *ours().on_pipes()]}}
+        command = ["env", f"PYTHONPATH={os.environ['PYTHONPATH']}", *ours().on_pipes()]
+        targets = {"HTTP": {"url": f"http://127.0.0.1:{place.port}/mcp"}, "stdio": {"command": command}}
         for where, target in targets.items():
             for in_flight in (1, IN_FLIGHT):
-                subjects = []
-                for how, name in TRANSPORTS.items():
-                    job = json.dumps({"transport": how, "in_flight": in_flight, "seconds": seconds, **target})
-                    command = [PEERS_PYTHON, str(HERE / "peers" / "embed_client.py"), job]
-                    title = f"mcp.Client over {where}, {in_flight} in flight: {name}"
-                    subjects.append(Subject(title, lambda command=command: run_client(command), "headrace" if how == "ours" else "peer"))  # type: ignore[misc]
-                trios.append((where, in_flight, subjects))
-        interleave([s for _, _, subjects in trios for s in subjects], record.rounds, record.until)
+                rows[f"mcp.Client over {where}, {in_flight} in flight"] = found = {}
+                for how, way in WAYS.items():
+                    job = json.dumps({"how": how, "in_flight": in_flight, "seconds": seconds, **target})
+                    found[how] = _client(f"mcp.Client over {where}, {in_flight} in flight: {way}", job)
+        subjects = [subject for found in rows.values() for subject in found.values()]
+        interleave(subjects, record.rounds, record.until)
     title = "mcp.Client.call_tool against one server, CPU of the client"
     print(title)
-    rows = []
-    width = max(len(s.name) for _, _, subjects in trios for s in subjects)
-    for _, _, subjects in trios:
-        for s in subjects:
-            if s.failed:
-                record.leave_out(f"{s.name}: {s.failed}")
-            if s.rounds:
-                rows.append({"name": s.name, "group": s.group, "rounds": len(s.rounds), "cpu_us": round(s.median("client_cpu_us"), 3),
-                             "per_second": round(s.median("per_second"), 1),
-                             "cpu_us_rounds": [round(r["client_cpu_us"], 3) for r in s.rounds]})  # fmt: skip
-                print(f"  {s.name:<{width}}{rows[-1]['cpu_us']:>11,.2f} us CPU{rows[-1]['per_second']:>12,.0f} calls/s")
-    record.tables.append({"id": "embed-client", "title": title, "rows": rows})
+    width = max(len(s.name) for s in subjects)
+    lines = []
+    for s in subjects:
+        if s.failed:
+            record.leave_out(f"{s.name}: {s.failed}")
+        if s.rounds:
+            lines.append({"name": s.name, "group": s.group, "rounds": len(s.rounds), "cpu_us": round(s.median("client_cpu_us"), 3),
+                          "per_second": round(s.median("per_second"), 1),
+                          "cpu_us_rounds": [round(r["client_cpu_us"], 3) for r in s.rounds]})  # fmt: skip
+            print(f"  {s.name:<{width}}{lines[-1]['cpu_us']:>11,.2f} us CPU{lines[-1]['per_second']:>12,.0f} calls/s")
+    record.tables.append({"id": "embed-client", "title": title, "rows": lines})
     print(flush=True)
-    for where, in_flight, (theirs, mine) in trios:
-        what = f"mcp.Client over {where}, {in_flight} in flight: its own transport needs more by"
-        record.ratio("Embedding, client", what, theirs, mine, 3, key="client_cpu_us", least=True)
+    for what, found in rows.items():
+        for how in ("streams", "dispatcher"):
+            mark = f"{what}: its own transport needs more than {WAYS[how]} by"
+            record.ratio("Embedding, client", mark, found["theirs"], found[how], 3, key="client_cpu_us", least=True)
+
+
+def _client(name: str, job: str) -> Subject:
+    command = [PEERS_PYTHON, str(HERE / "peers" / "embed_client.py"), job]
+    return Subject(name, lambda: run_client(command), "peer" if name.endswith(WAYS["theirs"]) else "headrace")
 
 
 def profile(record: Record) -> None:

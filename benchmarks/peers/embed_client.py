@@ -1,7 +1,7 @@
-"""One round of the official SDK's Client on one transport: `embed_client.py JSON`, prints its numbers as one line of JSON.
+"""One round of the official SDK's Client, the way it is connected: `embed_client.py JSON`, prints its numbers as one line of JSON.
 
-JSON: {"transport": "theirs", "ours" or "dispatcher", "url" or "command", "in_flight", "seconds"}. The calls are made by
-`in_flight` tasks that await one after the other.
+JSON: {"how": "theirs", "streams" (our transport below their dispatcher) or "dispatcher" (ours), "url" or "command",
+"in_flight", "seconds"}. The calls are made by `in_flight` tasks that await one after the other.
 """
 
 import asyncio
@@ -14,13 +14,14 @@ from mcp import Client, StdioServerParameters
 TEXT = "a text of ordinary length"
 
 
-def target_of(job):
-    if job["transport"] == "theirs":
-        command = job.get("command")
-        return job["url"] if command is None else StdioServerParameters(command=command[0], args=command[1:])
+def client_of(job):
+    command = job.get("command")
+    if job["how"] == "theirs":
+        return Client(job["url"] if command is None else StdioServerParameters(command=command[0], args=command[1:]))
     from headrace.integrations import mcp_sdk
 
-    return mcp_sdk.http_transport(job["url"]) if "url" in job else mcp_sdk.stdio_transport(*job["command"])
+    transport = mcp_sdk.http_transport(job["url"]) if command is None else mcp_sdk.stdio_transport(*command)
+    return Client(transport) if job["how"] == "streams" else mcp_sdk.connect(transport)
 
 
 async def main(job):
@@ -34,7 +35,7 @@ async def main(job):
                 raise SystemExit(f"a wrong answer: {result}")
             made += 1
 
-    async with Client(target_of(job)) as client:
+    async with client_of(job) as client:
         tasks = [asyncio.ensure_future(work(client)) for _ in range(job["in_flight"])]
 
         async def passes(seconds):
