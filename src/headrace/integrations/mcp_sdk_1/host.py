@@ -32,8 +32,8 @@ class StreamHost(McpHost):
         each run of it.
     :param options: gives the ``InitializationOptions`` of a session; the server's own by default.
     :param raise_exceptions: as that of ``Server.run``.
-    :param around: ``around(plain, run)`` is called for each run of the server in a context of its own: what it
-        sets there, handlers see. ``plain`` is the opening request, None for line connections; it calls ``run()``.
+    :param around: ``around(plain)`` is called for each run of the server, in the context of that run: what it sets,
+        handlers see. ``plain`` is the opening request, None for line connections.
     :param path: the path that handlers see in their HTTP request.
     """
 
@@ -84,6 +84,8 @@ class StreamHost(McpHost):
     def _begin(self, session: ServerSession | None, plain: PlainExchange | None) -> RunningServer:
         assert self._context is not None
         context = self._context.copy()
+        if plain is not None and plain.principal is not None:
+            context.run(_adopt, contextvars.copy_context())  # what `authenticate` has set
         if self._around is not None:
             context.run(self._around, plain)
         loop = asyncio.get_running_loop()
@@ -188,3 +190,9 @@ class StreamHost(McpHost):
         return ServerMessageMetadata(
             request_context=request, close_sse_stream=close_stream, close_standalone_sse_stream=close_standalone
         )
+
+
+def _adopt(context: contextvars.Context) -> None:
+    """Sets here what is set in ``context``."""
+    for variable, value in context.items():
+        variable.set(value)

@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from headrace.integrations.asgi_options import options_of
 from headrace.integrations.mcp_sdk_1.host import StreamHost
-from headrace.limits import Limits
+from headrace.limits import DEFAULT, Limits
 from headrace.server import hosting
 
 if TYPE_CHECKING:
     from headrace.transports.stdio import StdioClaim
 
 __all__ = ("host_of", "run", "serve")
+
+_UNLIMITED = 1 << 40
 
 Address = str | int | tuple[str, int]
 
@@ -33,9 +38,31 @@ def low_level(server: Any) -> Any:
     return getattr(server, "_mcp_server", server)
 
 
-def _http_options(server: Any, options: dict[str, Any]) -> dict[str, Any]:
-    """What the settings of a ``FastMCP`` say, under what the caller says."""
-    return options
+def _http_options(server: Any, given: dict[str, Any]) -> dict[str, Any]:
+    """What the settings of a ``FastMCP`` say of its HTTP endpoint, under what is ``given``."""
+    settings = getattr(server, "settings", None)
+    if settings is None or not hasattr(server, "streamable_http_app"):
+        return given
+    options: dict[str, Any] = {"path": settings.streamable_http_path}
+    security = settings.transport_security
+    if security is not None:
+        checked = security.enable_dns_rebinding_protection
+        options["allowed_hosts"] = security.allowed_hosts if checked else ["*"]
+        options["allowed_origins"] = security.allowed_origins if checked else ["*"]
+    if given.get("path", options["path"]) == options["path"]:
+        options |= options_of(server.streamable_http_app(), options["path"])
+    return options | given
+
+
+def _limits(settings: Any, given: Limits | None) -> Limits | None:
+    """The bounds that the settings of a ``FastMCP`` name, where the caller names none."""
+    limits = given or DEFAULT
+    chosen = {
+        "max_sessions": getattr(settings, "max_sessions", DEFAULT.max_sessions) or _UNLIMITED,
+        "session_idle_timeout": getattr(settings, "session_idle_timeout", DEFAULT.session_idle_timeout) or _UNLIMITED,
+    }
+    changed = {name: value for name, value in chosen.items() if getattr(limits, name) == getattr(DEFAULT, name)}
+    return msgspec.structs.replace(limits, **changed)
 
 
 async def serve(
@@ -59,14 +86,16 @@ async def serve(
     address it is stdio. ``stateless`` and ``json_response`` are the settings of a ``FastMCP`` unless they are
     given.
     """
-    options = _http_options(server, http_options)
     settings = getattr(server, "settings", None)
     if stateless is None:
         stateless = bool(getattr(settings, "stateless_http", False))
     if json_response is None:
         json_response = bool(getattr(settings, "json_response", False))
-    path = options.setdefault("path", getattr(settings, "streamable_http_path", "/mcp"))
-    host = host_of(server, limits=limits, raise_exceptions=raise_exceptions, path=path)
+    options: dict[str, Any] = {}
+    if http is not None:
+        options = _http_options(server, http_options) | {"stateless": stateless, "json_only": json_response}
+        limits = _limits(settings, limits)
+    host = host_of(server, limits=limits, raise_exceptions=raise_exceptions, path=options.get("path", "/mcp"))
     await hosting.serve(
         host,  # type: ignore[arg-type]
         http=http,
@@ -75,8 +104,6 @@ async def serve(
         stdio=stdio,
         claimed=claimed,
         on_ready=on_ready,
-        stateless=stateless,
-        json_only=json_response,
         **options,
     )
     if host.failure is not None:
