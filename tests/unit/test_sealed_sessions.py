@@ -150,7 +150,8 @@ def test_ho10_there_is_no_get_stream_and_delete_ends_what_runs(run):
             for _ in range(2):
                 assert (await other.ask(s.request("DELETE", mcp_session_id=sid))).status == 204
             await s.settled(lambda: s.server.seen.cancelled == 1)
-            assert (await peer.answer()).status == 404
+            # No answer, as to a cancelled request: with 404 clients that are on their way out fail at their exit.
+            assert (await peer.answer()).status == 202
             answer = await peer.ask(call(s, sid, "echo", {"text": "x"}))
             assert text_of(answer) == "x"  # nothing was kept, so nothing could be forgotten
 

@@ -8,6 +8,7 @@ from typing import Any
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 
 from headrace.integrations.asgi_gate import AsgiGate, endpoint_of
+from headrace.transports.http_options import HttpOptions
 
 __all__ = ("key_of", "options_of")
 
@@ -37,7 +38,7 @@ def options_of(app: Any, path: str, *, ignore: tuple[str, ...] = ()) -> dict[str
     required = endpoint if hasattr(endpoint, "required_scopes") else None
     if middleware or required is not None:
         options["authenticate"] = AsgiGate(middleware, wrap=_requiring(required), key_of=key_of, app=app)
-    if len(app.routes) > 1:
+    if len(app.routes) > 1 and "beside" in HttpOptions.__annotations__:
         options["beside"] = app
     return options
 

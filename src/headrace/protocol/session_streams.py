@@ -57,6 +57,8 @@ class StreamingSession(ServerSession):
     """The streams that have names; made with the first."""
 
     ended = False
+    left = False
+    """The client ended it: what was still in flight was given up by itself, and 404 would only alarm it."""
     active = True
     """Something arrived since the last sweep."""
     settings: StreamSettings

@@ -276,6 +276,7 @@ cdef class RequestLink(Connection):
         cdef object session = self.find_session()
         if session is None:
             return 0
+        session.left = True
         self.endpoint.sessions.end(session, "the client ended the session")
         if self.extra is None and self.persist:
             self.queue().put(b"HTTP/1.1 204 No Content\r\n", 25)

@@ -443,7 +443,7 @@ cdef class HttpExchange(Sink):
             return 0
         if self.mode == STREAMING:
             return self.end_stream()
-        if self.session is not None and self.session.ended:
+        if self.session is not None and self.session.ended and not self.session.left:
             return self.answer_error(404, INVALID_REQUEST, "the session has ended", id)
         if self.link.endpoint.closing:
             return self.answer_error(503, INTERNAL_ERROR, "the server is shutting down", id)
