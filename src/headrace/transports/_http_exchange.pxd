@@ -9,7 +9,7 @@ from headrace.wire._outbuf cimport Outbuf
 
 cdef class HttpExchange(Sink):
     # One POST from its head to the end of its answer, or one GET stream of a session.
-    cdef Connection link                 # None once the connection is gone
+    cdef readonly Connection link        # None once the connection is gone
     cdef readonly object session         # None: the modern era
     cdef readonly Exchange running       # in flight
     cdef StreamKeeper keeper             # the session, once `stream` has a name
@@ -33,6 +33,7 @@ cdef class HttpExchange(Sink):
     cdef Py_ssize_t mark
     cdef Py_ssize_t text_at
 
+    cpdef int keep_head(self) except -1
     cdef int reset(self, Connection link, int accept) except -1
     cdef int put_head(self, Outbuf out, int status) except -1
     cdef int put_session(self, Outbuf out) except -1

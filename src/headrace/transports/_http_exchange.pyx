@@ -125,22 +125,15 @@ cdef class HttpExchange(Sink):
             return header_list(&self.link.head)
         return []
 
-    def keep_head(self):
-        """Copies what `headers`, `fields`, `target` and `mirrors_params` are read from: they are there as long as
-        this is."""
+    cpdef int keep_head(self) except -1:
+        """Copies what `headers`, `fields`, `target` and `mirrors_params` are read from, to last as long as this."""
         cdef const hr_head *h
-        if self.link is None or not self.link.head_here:
-            return
-        h = &self.link.head
-        if self.head_bytes is None:
+        if self.head_bytes is None and self.link is not None and self.link.head_here:
+            h = &self.link.head
             self.head_bytes = PyBytes_FromStringAndSize(h.fields.p, <Py_ssize_t>h.fields.n)
-        self.target = PyBytes_FromStringAndSize(h.target.p, <Py_ssize_t>h.target.n)
-        self.mirrors_params = h.flags & HR_F_MCP_PARAM
-
-    @property
-    def transport(self):
-        """The transport of the connection; None once it is gone or serves something else."""
-        return None if self.link is None else self.link.transport
+            self.target = PyBytes_FromStringAndSize(h.target.p, <Py_ssize_t>h.target.n)
+            self.mirrors_params = h.flags & HR_F_MCP_PARAM
+        return 0
 
     def opened(self, session not None):
         """This ``initialize`` began `session`: the answer names it (HO-30)."""
@@ -187,10 +180,7 @@ cdef class HttpExchange(Sink):
 
     cdef int started(self, Exchange ex) except -1:
         self.running = ex
-        if self.head_bytes is None and self.link is not None and self.link.head_here:
-            self.head_bytes = PyBytes_FromStringAndSize(
-                self.link.head.fields.p, <Py_ssize_t>self.link.head.fields.n)
-        return 0
+        return self.keep_head()
 
     cdef int accepted(self) except -1:
         """202 without a body and without a type (B57), where the message is one that is taken."""

@@ -48,7 +48,7 @@ class HostedRequest(Request):
         if not target.startswith(b"/"):  # an absolute target
             target = b"/" + target.partition(b"://")[2].partition(b"/")[2]
         path, _, query = target.partition(b"?")
-        transport = sink.transport
+        transport = None if sink.link is None else sink.link.transport
         tls = transport is not None and transport.get_extra_info("sslcontext") is not None
         scope: dict[str, Any] = {
             "type": "http",

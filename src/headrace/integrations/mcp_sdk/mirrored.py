@@ -47,9 +47,8 @@ class MirroredHeaders:
         if not isinstance(name, str) or (arguments is not None and not isinstance(arguments, dict)):
             return
         request = call.message_metadata.request_context
-        if not request.mirrors_params():
-            if not arguments or self._plain.get(name, 0.0) > host.runtime.clock():
-                return
+        if not request.mirrors_params() and (not arguments or self._plain.get(name, 0.0) > host.runtime.clock()):
+            return
         await self._check(host, call, connection, name, arguments or {}, request)
 
     async def _check(
