@@ -129,6 +129,17 @@ def wait_for_port(port, process, seconds=25):
     raise AssertionError(f"nothing listens on port {port}")
 
 
+def wait_for_file(path, process, seconds=25):
+    """Returns once there is a file at `path`."""
+    limit = time.monotonic() + seconds
+    while time.monotonic() < limit:
+        assert process.poll() is None, f"the server ended with status {process.returncode}"
+        if os.path.exists(path):
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"there is no {path}")
+
+
 def command_text(command):
     """A command as the counterparts' scripts take it."""
     return json.dumps([str(part) for part in command])
