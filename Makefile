@@ -48,7 +48,7 @@ $(VENV)/.ready: pyproject.toml
 
 $(VENV)/.ready-test: $(VENV)/.ready
 	@echo "installing what the tests need"
-	@$(call REQUIREMENTS,test) > $(VENV)/requirements-test.txt && $(PY) -m pip install -q -r $(VENV)/requirements-test.txt
+	@$(call REQUIREMENTS,test mcp fastmcp) > $(VENV)/requirements-test.txt && $(PY) -m pip install -q -r $(VENV)/requirements-test.txt
 	@touch $@
 
 build: $(VENV)/.ready
