@@ -114,7 +114,22 @@ def test_what_a_guest_is_asked(run, load, monkeypatch):
     run(trial)
     assert type(asked.pop("server")).__name__ == "FastMCP" and asked.pop("limits") is found.limits
     assert asked.pop("on_ready") is print
-    assert asked == {"http": "8000", "unix": None, "tcp": None, "claimed": None, "path": "/x", "json_response": True}
+    assert asked == {"http": "8000", "unix": None, "tcp": None, "stdio": None, "claimed": None, "path": "/x", "json_response": True}
+
+
+@pytest.mark.parametrize(("module", "cls", "given"), [("mcp.server.mcpserver.server", "MCPServer", 1500), ("fastmcp.server.server", "FastMCP", 1.5)])
+def test_what_a_guest_is_asked_on_stdio(run, load, module, cls, given):
+    """Standard streams are said, whatever the settings of the SDK say; times are in the unit of the integration."""
+    asked = {}
+
+    async def serve(server, **options):
+        asked.update(options)
+
+    found = load(f"mcp = type({cls!r}, (), {{'__module__': {module!r}}})()\n")
+    assert found.name.startswith(cls)
+    found._serve = serve
+    run(lambda: found.serve(http=None, unix=None, tcp=None, claimed=None, on_ready=print, retry_interval=1.5))
+    assert asked["stdio"] is True and asked["retry_interval"] == given
 
 
 def test_what_is_known_is_no_guest():

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ("AsgiGuest", "Guest", "guest_of", "is_guest")
 
+_MILLISECONDS = ("headrace.integrations.mcp_sdk",)
+"""Integrations whose ``retry_interval`` is their SDK's: in milliseconds."""
+
 
 def is_guest(obj: Any) -> bool:
     """Whether ``obj`` is a server of an SDK that an integration hosts."""
@@ -68,7 +71,13 @@ class Guest:
         elsewhere."""
         if options.pop("json_only", False):
             options["json_response"] = True
-        where = {"http": http, "unix": unix, "tcp": tcp, "claimed": claimed}
+        if self._kind.module in _MILLISECONDS and "retry_interval" in options:
+            options["retry_interval"] = round(options["retry_interval"] * 1000)
+        if self._kind.extra == "fastmcp" and {"allowed_hosts", "allowed_origins"} & options.keys():
+            options["host_origin_protection"] = True  # off by default there, and then lists mean nothing
+        # Said, so that no setting of the SDK decides otherwise.
+        stdio = True if not (http or unix or tcp) else None
+        where = {"http": http, "unix": unix, "tcp": tcp, "stdio": stdio, "claimed": claimed}
         await self._serve(self._server, on_ready=on_ready, limits=self.limits, **where, **options)
 
 

@@ -1,0 +1,129 @@
+"""`headrace serve` on servers of other SDKs: where they are served, options that were typed, and what is refused."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+
+import pytest
+
+from headrace import connect
+from interop import support
+from interop.support import TOP
+
+pytestmark = pytest.mark.interop
+
+SDK_1 = """
+from mcp.server.fastmcp import FastMCP
+
+tool_box = FastMCP("first")
+
+
+@tool_box.tool()
+async def echo(text: str) -> str:
+    return text
+"""
+GUESTS = {
+    "MCPServer": ("peers", TOP / "examples" / "official_sdk_server.py", "library"),
+    "FastMCP 4": ("peers", TOP / "examples" / "fastmcp_server.py", "kitchen"),
+    "FastMCP 3": ("peers_1", TOP / "examples" / "fastmcp_server.py", "kitchen"),
+    "SDK 1": ("peers_1", None, "first"),
+}
+
+
+@pytest.fixture(scope="module", params=GUESTS)
+def guest(request, tmp_path_factory):
+    """A Python, a target for `headrace serve` on it, and the name of the server."""
+    python, target, name = GUESTS[request.param]
+    if target is None:
+        target = tmp_path_factory.mktemp("sdk1") / "first.py"
+        target.write_text(SDK_1)
+    return request.getfixturevalue(python), target, name
+
+
+async def talk(url, name, **options):
+    async with connect(url, **options) as client:
+        assert client.server_info.name == name
+        assert (await client.call_tool("echo", {"text": "é"})).text == "é"
+        return client.protocol_version
+
+
+def test_options_for_http(run, guest):
+    python, target, name = guest
+    options = ("--path", "/here", "--json-only", "--stateless", "--retry-interval", "1.5", "--allow-host", "example.com")
+    with support.hosted(target, *options, "--max-message-bytes", "2000", python=python) as url:
+        assert url.endswith("/here")
+        run(lambda: talk(url, name, revision="2025-11-25"))
+        hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello})
+
+        def post(body, host):
+            command = ["curl", "-si", url, "-H", f"Host: {host}", "-H", "Content-Type: application/json",
+                       "-H", "Accept: application/json, text/event-stream", "-d", body]  # fmt: skip
+            return subprocess.run(command, capture_output=True, text=True, timeout=30).stdout.lower()
+
+        answer = post(body, "example.com")
+        assert answer.startswith("http/1.1 200") and "content-type: application/json" in answer and f'"{name}"' in answer
+        assert "mcp-session-id" not in answer
+        assert re.match(r"http/1.1 4\d\d", post(body, "elsewhere.com"))
+        assert post(body.replace("test", "x" * 3000), "example.com").startswith("http/1.1 413")
+
+
+def test_http_by_itself(run, guest):
+    """Sessions and event streams, as the server has them on its own host; the newest revision where the SDK has it."""
+    python, target, name = guest
+    with support.hosted(target, python=python) as url:
+        assert run(lambda: talk(url, name, revision="2025-11-25")) == "2025-11-25"
+        newest = run(lambda: talk(url, name))
+        assert newest == ("2025-11-25" if python == support.PEERS_1 else "2026-07-28")
+
+
+def test_sockets(run, guest, tmp_path):
+    python, target, name = guest
+    command = support.serve_command(target, "--unix", str(tmp_path / "s"), "--tcp", "127.0.0.1:0", python=python)
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, bufsize=0)
+    try:
+        found = []
+        while len(found) < 2:
+            line = support.read_line(process.stderr)
+            assert line, "the server ended"
+            found += re.findall(rf"^headrace: serving {name} on (\S+)$", line.strip())
+        for address in found:
+            run(lambda address=address: talk(address, name))
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+    finally:
+        support.end(process)
+
+
+def test_standard_streams(run, guest):
+    """They are served without an option, whatever settings the SDK finds in the environment."""
+    python, target, name = guest
+    command = ["env", "FASTMCP_TRANSPORT=http", *support.serve_command(target, python=python)]
+    run(lambda: talk(command, name))
+
+
+def test_what_it_has_not_is_refused(guest):
+    python, target, _ = guest
+    command = support.serve_command(target, "--http", "127.0.0.1:0", "--sealed-sessions", python=python)
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=50)
+    assert done.returncode == 2 and "lives in its process; use --stateless" in done.stderr.splitlines()[-1]
+
+
+def test_asgi_alone(peers, curl, tmp_path):
+    (tmp_path / "web.py").write_text(
+        "from starlette.applications import Starlette\nfrom starlette.responses import PlainTextResponse\n"
+        "from starlette.routing import Route\n"
+        "async def health(request): return PlainTextResponse(f'well {request.url.path}')\n"
+        "app = Starlette(routes=[Route('/health', health)])\n"
+    )
+    target = tmp_path / "web.py"
+    with support.hosted(target, python=peers) as url:
+        url = url.rstrip("/")
+        done = subprocess.run([curl, "-s", f"{url}/health"], capture_output=True, text=True, timeout=30)
+        assert done.stdout == "well /health"
+    for options, text in (((), "say --http HOST:PORT"), (("--http", "0", "--stateless"), "--stateless is for MCP servers")):
+        command = support.serve_command(target, *options, python=peers)
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=50, env=dict(os.environ))
+        assert done.returncode == 2 and text in done.stderr
