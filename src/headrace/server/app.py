@@ -23,6 +23,7 @@ from headrace.server.registration import Registration
 from headrace.server.resources import ResourceRegistry
 from headrace.server.tools import ToolRegistry
 from headrace.transports.runtime import make_runtime
+from headrace.transports.shield import shielded
 from headrace.transports.workers import WorkerPool
 
 if TYPE_CHECKING:
@@ -275,10 +276,11 @@ class Server(Registration):
         try:
             yield self
         finally:
-            async with lock:
-                self._users -= 1
-                if self._users == 0:
-                    await self._stop()
+            with shielded():
+                async with lock:
+                    self._users -= 1
+                    if self._users == 0:
+                        await self._stop()
 
     async def _start(self) -> None:
         self._workers = WorkerPool(self.limits.worker_threads, f"{self.name}-worker")

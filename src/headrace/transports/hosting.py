@@ -11,6 +11,7 @@ from headrace.transports.address import parse_address
 from headrace.transports.framing import LINES, Framing, link_class
 from headrace.transports.http_options import HttpOptions, check_options
 from headrace.transports.run import run_until_stopped, start_made
+from headrace.transports.shield import shielded
 
 if TYPE_CHECKING:
     from headrace.transports.stdio import StdioClaim
@@ -91,7 +92,8 @@ class _Listeners:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await asyncio.gather(*(listener.close() for listener in self._open))
+        with shielded():
+            await asyncio.gather(*(listener.close() for listener in self._open))
 
 
 async def _serve_stdio(server: Any, claimed: StdioClaim | None, framing: Framing) -> None:
@@ -114,7 +116,7 @@ async def _serve_stdio(server: Any, claimed: StdioClaim | None, framing: Framing
         except asyncio.CancelledError:
             # Stopped by a signal: what is in flight may still be answered, briefly (ST-21).
             link.drain()
-            with contextlib.suppress(asyncio.CancelledError):
+            with contextlib.suppress(asyncio.CancelledError), shielded():
                 await asyncio.wait([ended], timeout=server.limits.drain_timeout + 1)
             raise
         finally:

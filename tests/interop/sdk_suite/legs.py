@@ -4,19 +4,23 @@ They take what the suite's own factories take. On line transports the client is 
 it is the SDK's over our transport, and over its own.
 """
 
+import asyncio
 import contextlib
 import os
-import socket
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import anyio
 from dual_era import serve_dispatcher
 from mcp.client.client import Client
+from mcp.client.streamable_http import streamable_http_client
 from mcp.server.mcpserver import MCPServer
 from mcp_types.version import LATEST_HANDSHAKE_VERSION, MODERN_PROTOCOL_VERSIONS
 
-from headrace.integrations.mcp_sdk import HeadraceDispatcher, links, memory_dispatchers
+from headrace.integrations.mcp_sdk import HeadraceDispatcher, host_of, links, memory_dispatchers, serve
+from headrace.transports._fdio import FdTransport
+from headrace.transports._link import LineLink
 
 LEGS = {}
 
@@ -68,41 +72,67 @@ def mode_of(spec_version):
 
 
 @contextlib.asynccontextmanager
-async def _pair(server, client, served, spec_version, options):
+async def _hosted(server, **options):
+    """`serve(server, ...)` in a task; gives the first address."""
+
+    async def hosting(*, task_status):
+        await serve(server, on_ready=lambda addresses: task_status.started(addresses[0]), **options)
+
+    async with anyio.create_task_group() as tg:
+        yield await tg.start(hosting)
+        tg.cancel_scope.cancel()
+
+
+@leg("headrace-memory", like="in-memory")
+@contextlib.asynccontextmanager
+async def over_memory(server, *, spec_version=LATEST_HANDSHAKE_VERSION, **options):
+    """Our dispatcher on both sides."""
+    client, served = memory_dispatchers(server={"inline_methods": frozenset({"initialize"})})
     async with anyio.create_task_group() as tg:
         tg.start_soon(serve_dispatcher, lowlevel(server), served)
         async with client_on(client, spec_version, **options) as connected:
             yield connected
 
 
-INLINE = frozenset({"initialize"})
-
-
-@leg("headrace-memory", like="in-memory")
-@contextlib.asynccontextmanager
-async def over_memory(server, *, spec_version=LATEST_HANDSHAKE_VERSION, **options):
-    client, served = memory_dispatchers(server={"inline_methods": INLINE})
-    async with _pair(server, client, served, spec_version, options) as connected:
-        yield connected
-
-
 @leg("headrace-stdio", like="in-memory")
 @contextlib.asynccontextmanager
 async def over_stdio(server, *, spec_version=LATEST_HANDSHAKE_VERSION, **options):
-    """Two pipes within one process."""
+    """Two pipes within one process, a hosted server at the other end."""
     from_client, to_server = os.pipe()
     from_server, to_client = os.pipe()
-    client = HeadraceDispatcher(links.pipes(from_server, to_server, serves=False))
-    served = HeadraceDispatcher(links.pipes(from_client, to_client), inline_methods=INLINE)
-    async with _pair(server, client, served, spec_version, options) as connected:
-        yield connected
+    host = host_of(server)
+    async with host.running():
+        session, mux = host.new_session()
+        session.sink = link = LineLink(mux, host.limits)
+        FdTransport(asyncio.get_running_loop(), link, from_client, to_client).start()
+        client = HeadraceDispatcher(links.pipes(from_server, to_server, serves=False))
+        try:
+            async with client_on(client, spec_version, **options) as connected:
+                yield connected
+        finally:
+            link.abort()
 
 
 @leg("headrace-unix", like="in-memory")
 @contextlib.asynccontextmanager
 async def over_unix(server, *, spec_version=LATEST_HANDSHAKE_VERSION, **options):
-    ours, theirs = socket.socketpair()
-    client = HeadraceDispatcher(links.sock(ours, serves=False))
-    served = HeadraceDispatcher(links.sock(theirs), inline_methods=INLINE)
-    async with _pair(server, client, served, spec_version, options) as connected:
-        yield connected
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "socket")
+        client = HeadraceDispatcher(links.unix(path))
+        async with _hosted(server, unix=path), client_on(client, spec_version, **options) as connected:
+            yield connected
+
+
+def _over_http(name, like, transport, **settings):
+    @leg(name, like=like)
+    @contextlib.asynccontextmanager
+    async def over_http(server, *, spec_version=LATEST_HANDSHAKE_VERSION, **options):
+        async with (
+            _hosted(server, http="127.0.0.1:0", **settings) as url,
+            Client(transport(url), mode=mode_of(spec_version), **options) as connected,
+        ):
+            yield connected
+
+
+_over_http("headrace-http-their-client", "streamable-http", streamable_http_client)
+_over_http("headrace-http-stateless-their-client", "streamable-http-stateless", streamable_http_client, stateless=True)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.limits import DEFAULT, Limits
 from headrace.transports.plain.exchange import PlainExchange, decode, params_of
 from headrace.transports.runtime import make_runtime
+from headrace.transports.shield import shielded
 from headrace.transports.workers import WorkerPool
 
 if TYPE_CHECKING:
@@ -147,10 +148,11 @@ class Host(ABC):
         try:
             yield self
         finally:
-            async with lock:
-                self._users -= 1
-                if self._users == 0:
-                    await self._stop()
+            with shielded():
+                async with lock:
+                    self._users -= 1
+                    if self._users == 0:
+                        await self._stop()
 
     async def _start(self) -> None:
         self._workers = WorkerPool(self.limits.worker_threads, f"{self.name}-worker")
