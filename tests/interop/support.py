@@ -33,13 +33,14 @@ def serve_command(target=TOOLBOX, *options, python=sys.executable):
     return [*HEADRACE[:2], str(python), *HEADRACE[3:], "serve", str(target), *options]
 
 
-def run_json(command, *, timeout=55):
-    """Runs a counterpart to its end and gives the JSON object it printed last."""
+def run_json(command, *, timeout=55, env=None):
+    """Runs a counterpart to its end and gives the JSON object it printed last; ``env``: further variables."""
     done = subprocess.run(
         [str(part) for part in command],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         timeout=timeout,
+        env=None if env is None else os.environ | env,
     )
     assert done.returncode == 0, f"exit status {done.returncode}\n{done.stderr.decode()[-4000:]}"
     return json.loads(done.stdout.splitlines()[-1])

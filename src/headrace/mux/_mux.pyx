@@ -411,9 +411,9 @@ cdef class Mux:
         `params` is the raw JSON object or None. `decode(raw: bytes)` makes the value of the future
         (raw bytes without it). `timeout` seconds without an answer end it with RequestTimeout (0: no
         limit); with `extend` each progress restarts that clock, never beyond `latest` seconds in all
-        (0: no maximum) (MX-13, B80). `name` is mirrored as Mcp-Name over HTTP; `extra` (bytes) are
-        prepared header lines for this request alone, or a CallOptions; other transports ignore it. `id` is the request's
-        id when the caller chooses it, a string or an integer.
+        (0: no maximum) (MX-13, B80). `name` is mirrored as Mcp-Name over HTTP; `extra` are prepared
+        header lines (bytes) for this request alone, or a CallOptions; other transports ignore it. `id` is the
+        request's id when the caller chooses it, a string or an integer.
 
         Raises ConnectionClosed when the connection is gone, OverloadedError over
         ``Limits.max_pending``, ValueError for an `id` that waits for its answer already.

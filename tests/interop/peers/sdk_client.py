@@ -56,7 +56,11 @@ async def features(client, seen, legacy):
     ref = types.PromptReference(type="ref/prompt", name="greet")
     seen["completion"] = (await client.complete(ref, {"name": "name", "value": "A"})).completion.values
     if legacy:
-        await client.subscribe_resource("note://static")
+        try:
+            await client.subscribe_resource("note://static")
+        except MCPError as exc:  # a server without subscriptions
+            seen["updated"] = exc.code
+            return
         await anyio.sleep(0.2)
         await client.call_tool("touch")
         for _ in range(100):
@@ -157,10 +161,13 @@ async def explore(target, mode):
         if legacy:
             await client.send_ping()
             seen["ping"] = True
-            await client.set_logging_level("error")
-            before = len(seen["logs"])
-            await client.call_tool("log", {"level": "info", "text": "unwanted"})
-            seen["quiet"] = len(seen["logs"]) == before
+            try:
+                await client.set_logging_level("error")
+                before = len(seen["logs"])
+                await client.call_tool("log", {"level": "info", "text": "unwanted"})
+                seen["quiet"] = len(seen["logs"]) == before
+            except MCPError as exc:  # a server that cannot be told
+                seen["quiet"] = exc.code
             await anyio.sleep(0.2)  # over HTTP the stream for messages without a request opens by the way
             await client.call_tool("grow", {"name": f"grown_{mode}"})
             for _ in range(50):
@@ -199,4 +206,5 @@ async def main():
     print(json.dumps(seen))
 
 
-anyio.run(main)
+if __name__ == "__main__":
+    anyio.run(main)

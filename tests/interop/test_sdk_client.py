@@ -1,0 +1,60 @@
+"""The official SDK's Client on headrace's transports sees what it sees on its own: both ways, both eras, both servers."""
+
+import contextlib
+
+import pytest
+
+from interop.support import HERE, SOURCE, TOOLBOX, command_text, hosted, peer_over_http, run_json, serve_command
+
+pytestmark = pytest.mark.interop
+
+SERVER = HERE / "peers" / "sdk_server.py"
+CLIENT = HERE / "peers" / "sdk_client_ways.py"
+LOOPS = {"sdk": "asyncio", "streams": "asyncio", "dispatcher": "uvloop"}
+
+
+@contextlib.contextmanager
+def targets(peers, place):
+    """A paged and a plain server of their own, ours or the SDK's, as the client's script takes them."""
+    paged = command_text(serve_command(f"{TOOLBOX}:paged"))
+    if place == "ours-stdio":
+        yield paged, command_text(serve_command())
+    elif place == "ours-http":
+        with hosted() as url:
+            yield paged, url
+    elif place == "theirs-stdio":
+        yield paged, command_text([peers, SERVER, "stdio"])
+    else:
+        with peer_over_http([peers, SERVER]) as url:
+            yield paged, url
+
+
+@pytest.fixture(scope="module", params=["ours-stdio", "ours-http", "theirs-stdio", "theirs-http"])
+def place(request):
+    return request.param
+
+
+@pytest.fixture(scope="module", params=["legacy", "auto"])
+def look(request, peers, place):
+    """Runs the client in one way; what it saw."""
+    kept = {}
+
+    def run(way):
+        if way not in kept:
+            with targets(peers, place) as (paged, target):
+                command = [peers, CLIENT, way, LOOPS[way], request.param, paged, target]
+                kept[way] = run_json(command, env={"PYTHONPATH": str(SOURCE)})
+        return kept[way]
+
+    return run
+
+
+@pytest.mark.parametrize("way", ["streams", "dispatcher"])
+def test_the_same_as_on_its_own_transports(look, way):
+    """Results, errors, progress, logs, questions both ways, cancels and what the server saw of them (B75, B80, MX-11)."""
+    expected, seen = look("sdk"), look(way)
+    assert set(seen) == set(expected)
+    assert len(expected["progress"]) == 20
+    assert expected["together"]
+    for key, value in expected.items():
+        assert seen[key] == value, key
