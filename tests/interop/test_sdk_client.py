@@ -58,3 +58,18 @@ def test_the_same_as_on_its_own_transports(look, way):
     assert expected["together"]
     for key, value in expected.items():
         assert seen[key] == value, key
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_first_generation(peers_1, transport, loop):
+    """ClientSession(read, write) of version 1 of the SDK, with its third value over HTTP."""
+
+    def run(way, loop):
+        with hosted() if transport == "http" else contextlib.nullcontext(command_text(serve_command())) as target:
+            command = [peers_1, HERE / "peers" / "sdk1_client_ways.py", way, loop, target]
+            return run_json(command, env={"PYTHONPATH": str(SOURCE)})
+
+    expected, seen = run("sdk", "asyncio"), run("streams", loop)
+    assert len(expected["progress"]) == 20
+    assert seen == expected

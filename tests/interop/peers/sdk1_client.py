@@ -149,4 +149,5 @@ async def main():
     print(json.dumps(seen))
 
 
-anyio.run(main)
+if __name__ == "__main__":
+    anyio.run(main)

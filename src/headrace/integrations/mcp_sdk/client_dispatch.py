@@ -48,6 +48,7 @@ def stdio_dispatcher(transport: StdioTransport, **options: Any) -> HeadraceDispa
     """A dispatcher whose :meth:`~HeadraceDispatcher.run` starts the server of ``transport`` and ends it."""
 
     async def opener(mux: Mux, limits: Limits) -> Any:
+        mux.gate.answers_bad_input = False  # a client's answer to what is no message helps nobody (B07)
         return _LineChannel(transport, await transport.open(mux))
 
     return HeadraceDispatcher(opener, limits=transport.limits, **options)
@@ -171,6 +172,7 @@ def http_dispatcher(transport: HttpTransport, **options: Any) -> HeadraceDispatc
     """A dispatcher whose :meth:`~HeadraceDispatcher.run` connects to the endpoint of ``transport`` and disconnects."""
 
     async def opener(mux: Mux, limits: Limits) -> Any:
+        mux.gate.answers_bad_input = False
         dispatcher.carrier = carrier = await transport.open(mux)
         return _HttpChannel(transport, carrier)
 
