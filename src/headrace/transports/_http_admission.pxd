@@ -21,6 +21,7 @@ cdef class RequestLink(Connection):
     cdef object guest                    # the HTTP+SSE session that the body is for, or None
     cdef object caller                   # what `authenticate` said
     cdef object context                  # the context it said so in, or None: the handler's
+    cdef bint plain                      # refusals are plain text: the request is none of MCP
     cdef bint expects                    # 100 Continue is awaited
     cdef hr_chunked chunked
     cdef bint is_chunked                 # of the body being received or skipped
@@ -33,11 +34,13 @@ cdef class RequestLink(Connection):
     cdef bint usual(self) noexcept
     cdef int check(self) except -1
     cdef int check_content(self) except -1
+    cdef bint for_legacy(self, bytes target) except -1
     cdef object principal(self)
     cdef object look_up(self)
     cdef object find_session(self)
     cdef int know(self, object session, bytes version) except -1
     cdef int forget(self) except -1
+    cdef int open_app(self, bytes target, bytes host) except -1
     cdef int open_stream(self) except -1
     cdef int resume_stream(self, object session) except -1
     cdef int end_session(self) except -1

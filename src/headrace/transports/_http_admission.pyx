@@ -14,7 +14,7 @@ from headrace.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, R2
 from headrace.wire._http1 import header_line
 
 from headrace.mux._mux cimport Mux
-from headrace.transports._http_endpoint cimport Connection, Endpoint, put_rpc_error, span_is
+from headrace.transports._http_endpoint cimport Connection, Endpoint, put_rpc_error, put_text, span_is
 from headrace.transports._http_exchange cimport HttpExchange
 from headrace.transports._http_legacy cimport LegacyStream
 from headrace.wire._cjson cimport HR_SCAN_LOOSE, hr_envelope, hr_envelope_scan
@@ -96,25 +96,30 @@ cdef class RequestLink(Connection):
         cdef str origin = None
         cdef int found
         cdef bint same = self.remembered and not h.flags & HR_F_ABSOLUTE
-        self.remembered = False
+        cdef bint here
+        self.remembered = self.plain = False
         self.guest = None
         if h.flags & HR_F_ABSOLUTE:
             # The authority of an absolute target replaces Host (RFC 9112 3.2.2).
             host, slash, target = target.partition(b"://")[2].partition(b"/")
-            target = slash + target
+            target = slash + target if slash else b"/"
         kept = self.host if same and host == self.host else ep.host_ok(host)
         if kept is not self.host:
             same = False
         if kept is None:
             return self.refuse(421, "this Host is not served here; the setting allowed_hosts says which are")
         self.host = kept
+        here = ep.path_is(PyBytes_AS_STRING(target), <size_t>PyBytes_GET_SIZE(target))
+        if not here and ep.beside is not None and not self.for_legacy(target):
+            self.remembered = same       # of posts to MCP
+            return self.open_app(target, host if h.flags & HR_F_ABSOLUTE else None)
         if h.seen & B_ORIGIN:
             origin = known_bytes(h, HR_H_ORIGIN).decode("latin-1")
             if h.duplicate & B_ORIGIN or not ep.guards.origin_ok(origin):
                 return self.refuse(
                     403, "this Origin is not allowed here; the setting allowed_origins says which are")
             self.extra = ep.guards.cors_fields(origin)
-        if not ep.path_is(PyBytes_AS_STRING(target), <size_t>PyBytes_GET_SIZE(target)):
+        if not here:
             found = -1
             if ep.legacy is not None:
                 path, mark, query = target.partition(b"?")
@@ -132,6 +137,11 @@ cdef class RequestLink(Connection):
         if h.method == HR_M_OPTIONS and self.extra is not None:
             return self.preflight(origin)
         return self.refuse(405, "this method is not allowed here", ALLOW_ALL)
+
+    cdef bint for_legacy(self, bytes target) except -1:
+        """The target names an endpoint of HTTP+SSE."""
+        cdef object legacy = self.endpoint.legacy
+        return legacy is not None and target.partition(b"?")[0] in (legacy.stream_path, legacy.post_path)
 
     cdef int check_content(self) except -1:
         """HN-30 step 4: size, type, coding, and what may be answered."""
@@ -483,9 +493,13 @@ cdef class RequestLink(Connection):
         self.before_refusal()
         if self.extra is not None:
             fields = self.extra + fields
-        put_rpc_error(
-            self.endpoint, self.queue(), status, refusal_code(status), text, None, fields,
-            not self.persist, self.head.method == HR_M_HEAD)
+        if self.plain:
+            put_text(
+                self.endpoint, self.queue(), status, text, fields, not self.persist, self.head.method == HR_M_HEAD)
+        else:
+            put_rpc_error(
+                self.endpoint, self.queue(), status, refusal_code(status), text, None, fields,
+                not self.persist, self.head.method == HR_M_HEAD)
         return self.answered_head()
 
     cdef int refuse_as(self, object refusal) except -1:
@@ -537,4 +551,8 @@ cdef class RequestLink(Connection):
         return 0
 
     cdef int streaming(self, HttpExchange exchange) except -1:
+        return 0
+
+    cdef int open_app(self, bytes target, bytes host) except -1:
+        """A request for the application beside the endpoint. Gives 0."""
         return 0

@@ -14,6 +14,18 @@ cdef inline bint span_is(const hr_span *s, bytes text) noexcept:
     return s.n == <size_t>PyBytes_GET_SIZE(text) and (s.n == 0 or memcmp(s.p, PyBytes_AS_STRING(text), s.n) == 0)
 
 
+cdef inline int patch_length(Outbuf out, Py_ssize_t text_at) except -1:
+    # Writes the length of what stands behind `text_at` into the LENGTH_FIELD before it.
+    cdef Py_ssize_t n = out.n - text_at
+    cdef char *p = out.base + text_at - 5
+    while True:
+        p[0] = <char>(48 + n % 10)
+        n //= 10
+        if n == 0:
+            return 0
+        p -= 1
+
+
 cdef class Endpoint:
     # One endpoint: its mux of the modern era, its sessions, and what its links share.
     cdef readonly object server
@@ -28,6 +40,7 @@ cdef class Endpoint:
     cdef readonly bytes path
     cdef readonly bint json_only
     cdef public object legacy            # protocol.legacy_sessions.LegacySessions, or None: HTTP+SSE is off
+    cdef public object beside            # AsgiHost of all other paths, or None: they are 404
     cdef readonly bint sealed            # session ids carry their sessions: no GET, `by_id` is a cache
     cdef readonly bint stateless         # there are no sessions (HO-35)
     cdef readonly object principal_of    # (header fields) -> whose request it is; None: it is not asked
@@ -92,5 +105,6 @@ cdef class Connection:
 
 
 cdef bytes LENGTH_FIELD                  # Content-Length, to be filled in, and the end of a head
+cdef int put_text(Endpoint ep, Outbuf out, int status, str text, bytes fields, bint close, bint without_body) except -1
 cdef int put_rpc_error(Endpoint ep, Outbuf out, int status, int code, str text, bytes id, bytes fields, bint close,
                        bint without_body) except -1

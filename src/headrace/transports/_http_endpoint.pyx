@@ -52,8 +52,11 @@ cdef bytes LENGTH_FIELD = b"Content-Length:" + b" " * 12 + b"\r\n\r\n"
 
 cdef int put_rpc_error(Endpoint ep, Outbuf out, int status, int code, str text, bytes id, bytes fields, bint close,
                        bint without_body) except -1:
-    """A whole HTTP answer that carries a JSON-RPC error (HO-04, JR-13)."""
-    cdef Outbuf body = Outbuf.__new__(Outbuf)
+    """A whole HTTP answer that carries a JSON-RPC error (HO-04, JR-13). Where no MCP is spoken it is plain text."""
+    cdef Outbuf body
+    if ep.mux is None:
+        return put_text(ep, out, status, text, fields, close, without_body)
+    body = Outbuf.__new__(Outbuf)
     body.put(b'{"jsonrpc":"2.0",', 17)
     if id is not None:
         body.put(b'"id":', 5)
@@ -73,6 +76,16 @@ cdef int put_rpc_error(Endpoint ep, Outbuf out, int status, int code, str text, 
     return out.put(body.base, body.n)
 
 
+cdef int put_text(Endpoint ep, Outbuf out, int status, str text, bytes fields, bint close, bint without_body) except -1:
+    """A whole HTTP answer of one line of text."""
+    cdef bytes body = text.encode()
+    fields = ep.date + b"Content-Type: text/plain; charset=utf-8\r\n" + fields
+    if status == 503:
+        fields = b"Retry-After: 1\r\n" + fields
+    put_response_head(out, status, fields, PyBytes_GET_SIZE(body), False, close)
+    return 0 if without_body else out.put_bytes(body)
+
+
 cdef class Endpoint:
     """What the links of one endpoint share: its bounds, its sessions, its mux of the modern era.
 
@@ -80,10 +93,11 @@ cdef class Endpoint:
     ``tools_with_headers``; `door` is the gate of requests outside sessions, `sessions` the store of
     the others, `guards` the Host and Origin checks, `path` the endpoint's path. `principal_of` gets the
     header fields of each request and says whose it is: sessions belong to one principal (HO-34). `authenticate`
-    says so of the whole head, and may take its time (headrace.transports.http_auth).
+    says so of the whole head, and may take its time (headrace.transports.http_auth). Without a `path` no MCP is
+    spoken, and `door` and `sessions` are None: everything is for the application `beside`.
     """
 
-    def __init__(self, server, *, door, sessions, guards, str path not None, bint json_only=False, principal_of=None,
+    def __init__(self, server, *, door=None, sessions=None, guards, str path, bint json_only=False, principal_of=None,
                  authenticate=None):
         limits = server.limits
         self.server = server
@@ -92,21 +106,22 @@ cdef class Endpoint:
         self.door = door
         self.sessions = sessions
         self.runtime = server.runtime
-        self.path = path.rstrip("/").encode("ascii") or b"/"
+        self.path = b"" if path is None else path.rstrip("/").encode("ascii") or b"/"
         self.json_only = json_only
-        self.sealed = sessions.sealed
-        self.stateless = door.stateless
         self.principal_of = principal_of
         self.authenticate = authenticate
         self.tells_apart = principal_of is not None or authenticate is not None
-        door.mux = self.mux = Mux(self.runtime, door, limits, scoped=False)
-        self.mux.modern = server.tables.modern
-        self.handshake = server.tables.handshake
-        self.detached = {name.encode(): each for name, each in server.tables.detached.items()}
+        if door is not None:
+            door.mux = self.mux = Mux(self.runtime, door, limits, scoped=False)
+            self.mux.modern = server.tables.modern
+            self.handshake = server.tables.handshake
+            self.detached = {name.encode(): each for name, each in server.tables.detached.items()}
+            self.sealed = sessions.sealed
+            self.stateless = door.stateless
+            self.by_id = sessions.by_id
         self.links = set()
         self.head_limits = head_limits(limits)
         self.modern = R5.encode()
-        self.by_id = sessions.by_id
         self.handshakes = frozenset(name.encode() for name in HANDSHAKE_REVISIONS)
         self.header_tools = getattr(server, "tools_with_headers", None)
         self.pool = []

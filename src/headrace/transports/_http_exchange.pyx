@@ -19,7 +19,7 @@ from headrace.jsonrpc import (
 
 from headrace.mux._mux cimport Exchange, Mux, PendingCall, Revision, Sink
 from headrace.protocol._streams cimport StreamKeeper
-from headrace.transports._http_endpoint cimport LENGTH_FIELD, Connection, put_rpc_error
+from headrace.transports._http_endpoint cimport LENGTH_FIELD, Connection, patch_length, put_rpc_error
 from headrace.wire._cjson cimport HR_T_OBJECT, HR_T_STRING, hr_envelope, hr_span, hr_token
 from headrace.wire._chttp cimport HR_F_MCP_PARAM, HR_H_MCP_METHOD, HR_H_MCP_NAME, hr_head
 from headrace.wire._envelope cimport token_str
@@ -57,18 +57,6 @@ cdef const char *HEX = "0123456789abcdef"
 
 
 include "_http_mirror.pxi"
-
-
-cdef int patch_length(Outbuf out, Py_ssize_t text_at) except -1:
-    """Writes the length of what stands behind `text_at` into the head before it."""
-    cdef Py_ssize_t n = out.n - text_at
-    cdef char *p = out.base + text_at - 5
-    while True:
-        p[0] = <char>(48 + n % 10)
-        n //= 10
-        if n == 0:
-            return 0
-        p -= 1
 
 
 cdef class HttpExchange(Sink):

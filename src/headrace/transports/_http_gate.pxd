@@ -8,9 +8,10 @@ cdef enum:
     HEAD = 1                 # a head has begun
     BODY = 2                 # a body is due
     SKIP = 3                 # the body of a refused request is due
-    BUSY = 4                 # a request is being answered, or waits to be admitted
-    LINGER = 5               # last answer given; input is dropped so that it arrives
-    CLOSED = 6               # closing or gone
+    APP = 4                  # an application works on a request, whose body may still be due
+    BUSY = 5                 # a request is being answered, or waits to be admitted
+    LINGER = 6               # last answer given; input is dropped so that it arrives
+    CLOSED = 7               # closing or gone
 
 
 cdef class GateLink(RequestLink):

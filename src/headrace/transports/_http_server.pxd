@@ -2,11 +2,10 @@
 from libc.stdint cimport uint32_t
 
 from headrace.transports._http_exchange cimport HttpExchange
-from headrace.transports._http_gate cimport GateLink
+from headrace.transports._http_asgi cimport AppLink
 
 
-cdef class HttpLink(GateLink):
-    cdef uint32_t body_since             # tick at which the body became due
+cdef class HttpLink(AppLink):
     cdef HttpExchange current            # being answered
     cdef bint reading
     cdef bint continue_due
@@ -23,4 +22,3 @@ cdef class HttpLink(GateLink):
     cdef int serve(self, const char *p, Py_ssize_t n) except -1
     cdef int serve_body(self) except -1
     cdef int linger(self) except -1
-    cdef int shut(self) except -1

@@ -1,11 +1,11 @@
 from typing import Any
 
-from headrace.transports._http_gate import GateLink
+from headrace.transports._http_asgi import AppLink
 from headrace.transports._http_endpoint import Endpoint
 
 __all__ = ("HttpLink",)
 
-class HttpLink(GateLink):
+class HttpLink(AppLink):
     def __init__(self, endpoint: Endpoint) -> None: ...
     def connection_made(self, transport: Any) -> None: ...
     def data_received(self, data: bytes) -> None: ...

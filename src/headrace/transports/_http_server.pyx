@@ -14,7 +14,8 @@ from headrace.jsonrpc import INTERNAL_ERROR
 from headrace.mux._mux cimport Mux, Sink
 from headrace.transports._http_endpoint cimport Endpoint, put_rpc_error
 from headrace.transports._http_exchange cimport HttpExchange
-from headrace.transports._http_gate cimport BODY, BUSY, CLOSED, HEAD, IDLE, LINGER, SKIP, GateLink
+from headrace.transports._http_asgi cimport AppLink
+from headrace.transports._http_gate cimport APP, BODY, BUSY, CLOSED, HEAD, IDLE, LINGER, SKIP
 from headrace.wire._cjson cimport HR_NEED_MORE, HR_OK, hr_span
 from headrace.wire._chttp cimport *
 from headrace.wire._http1 cimport ACCEPT_SSE, head_error, status_of
@@ -34,7 +35,7 @@ cdef enum:
     MAX_LINGER = 64 * 1024 * 1024
 
 
-cdef class HttpLink(GateLink):
+cdef class HttpLink(AppLink):
     """Protocol of one connection of `endpoint` (TCP, unix or TLS)."""
 
     def __cinit__(self, Endpoint endpoint not None):
@@ -91,6 +92,8 @@ cdef class HttpLink(GateLink):
             self.send_queued()
             self.lose()
             return False
+        if self.phase == APP and self.transport.get_extra_info("sslcontext") is None:
+            return self.app_eof()
         if self.phase == IDLE and self.size > self.off and (self.continue_due or self.output_full):
             return self.transport.get_extra_info("sslcontext") is None
         self.send_queued()
@@ -137,6 +140,7 @@ cdef class HttpLink(GateLink):
             self.current = None
             exchange.detach()
         self.spare = None
+        self.drop_app()
         self.stop_waiting()
         self.forget()
         self.drop_stored()
@@ -160,7 +164,7 @@ cdef class HttpLink(GateLink):
 
     def shed(self):
         """The connections of the server hold too much output, and this one the most: it ends."""
-        if self.busy or (self.current is not None and self.current.writing):
+        if self.busy or self.phase == APP or (self.current is not None and self.current.writing):
             self.endpoint.runtime.call_soon(self.abort)
         else:
             self.abort()
@@ -202,6 +206,10 @@ cdef class HttpLink(GateLink):
                     at += self.on_body(p + at, n - at)
                 elif self.phase == SKIP:
                     at += self.on_skip(p + at, n - at)
+                elif self.phase == APP:
+                    if self.app.whole or self.app.full():
+                        break
+                    at += self.on_app(p + at, n - at)
                 elif self.phase > HEAD:
                     if self.phase >= LINGER:
                         at = n
@@ -249,6 +257,11 @@ cdef class HttpLink(GateLink):
                     self.go_on()
             elif self.eof or self.endpoint.closing:
                 return self.shut()
+        elif self.phase == APP:
+            if self.eof and self.size == self.off and not self.app.whole:
+                self.abort()
+                return 0
+            self.turn_over()
         return self.steer()
 
     def go_on(self):
@@ -297,7 +310,7 @@ cdef class HttpLink(GateLink):
             self.head_here = True
             try:
                 if not self.check():
-                    return head_len
+                    return head_len if self.phase != APP else head_len + self.start_app(p + head_len, have)
             finally:
                 self.head_here = False
         elif self.endpoint.authenticate is not None and not self.admit():
@@ -451,6 +464,8 @@ cdef class HttpLink(GateLink):
             self.phase = LINGER
         elif body_due:
             self.phase = SKIP
+            if self.size > self.off:
+                self.go_on()
         else:
             self.phase = IDLE
         self.since = self.endpoint.tick
@@ -512,6 +527,9 @@ cdef class HttpLink(GateLink):
             self.stop_waiting()
             self.refuse(503, "the server is shutting down")
             return
+        if self.phase == APP:
+            self.app_retired()
+            return
         if self.phase == BUSY and exchange is not None and exchange.running is not None:
             exchange.cancel_running("shutdown")
         if self.phase != CLOSED:
@@ -530,6 +548,8 @@ cdef class HttpLink(GateLink):
         elif self.phase == BODY or self.phase == SKIP:
             if waited >= ep.body_ticks or (self.phase == BODY and ep.tick - self.body_since >= ep.body_total_ticks):
                 self.time_out("the request body did not come in time")
+        elif self.phase == APP:
+            self.check_app()
         elif self.phase == LINGER:
             if waited >= ep.linger_ticks:
                 self.shut()
@@ -547,7 +567,7 @@ cdef class HttpLink(GateLink):
             ):
                 current.comment()
         if (
-            self.output_full or self.phase >= LINGER or (self.phase == IDLE and waited)
+            self.output_full or self.phase >= LINGER or self.phase == APP or (self.phase == IDLE and waited)
             or (self.phase == BUSY and current is not None and current.mode == MODE_STREAMING)
         ):
             self.check_stall()

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import ssl as ssl_module
 
     from headrace.protocol.event_store import EventStore
+    from headrace.transports.asgi.host import Application
     from headrace.transports.http_auth import Authenticate
 
 __all__ = ("HttpOptions", "check_options")
@@ -20,7 +21,7 @@ class HttpOptions(TypedDict, total=False):
     """Options of an HTTP endpoint; all of them may be left out."""
 
     path: str
-    """The endpoint, ``/mcp`` by default; everything else is 404."""
+    """The endpoint, ``/mcp`` by default; everything else is 404, or for ``beside``."""
     ssl: ssl_module.SSLContext | None
     """A server context: HTTPS."""
     allowed_hosts: Iterable[str] | None
@@ -52,6 +53,9 @@ class HttpOptions(TypedDict, total=False):
     """The same as an async function of an :class:`headrace.transports.http_auth.HttpRequest`, asked for each POST, GET
     and DELETE before its body is taken. It returns the principal (compared with ``==``; None: anonymous) or raises
     :class:`headrace.errors.HttpRefusal`. Not together with ``principal_of``."""
+    beside: Application | None
+    """An ASGI 3 application for all other paths (:mod:`headrace.transports.asgi.host`): Host is checked for it too,
+    Origin is its own matter; its lifespan is that of the endpoint."""
 
 
 def check_options(options: Mapping[str, Any]) -> None:

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import os
 import socket
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from headrace.errors import UsageError
 from headrace.protocol.http_door import HttpDoor
@@ -22,14 +22,22 @@ from headrace.transports.guards import Guards
 from headrace.transports.http_options import HttpOptions, check_options
 from headrace.transports.stream import remove_stale_socket
 
-__all__ = ("HttpListener", "open_endpoint", "serve_http")
+if TYPE_CHECKING:
+    import ssl as ssl_module
+
+    from headrace.transports.asgi.host import Guest
+
+__all__ = ("HttpListener", "listen", "open_endpoint", "serve_http")
 
 
 class HttpListener:
-    """A listening HTTP endpoint; see :func:`serve_http`."""
+    """A listening HTTP endpoint; see :func:`serve_http`. ``guest`` is the application beside it."""
 
-    def __init__(self, server: Any, endpoint: Endpoint, path: str, tls: bool) -> None:
+    def __init__(
+        self, server: Any, endpoint: Endpoint, path: str, tls: bool, guest: Guest | None = None
+    ) -> None:
         self.endpoint = endpoint
+        self._guest = guest
         self._server = server
         self._path = path
         self._scheme = "https" if tls else "http"
@@ -62,6 +70,8 @@ class HttpListener:
     def sessions(self) -> int:
         """Open handshake-era sessions."""
         legacy = self.endpoint.legacy
+        if self.endpoint.sessions is None:
+            return 0
         return len(self.endpoint.sessions) + (len(legacy) if legacy is not None else 0)
 
     def _listening(self, listener: asyncio.AbstractServer, unix: str | None) -> None:
@@ -90,13 +100,14 @@ class HttpListener:
         """Runs while there are connections or sessions: an idle process is never woken."""
         self._timer = None
         links = self.endpoint.scan()
+        sessions = self.endpoint.sessions
         now = self._loop.time()
-        if now >= self._sweep_at:
+        if sessions is not None and now >= self._sweep_at:
             self._sweep_at = now + min(max(self._server.limits.session_idle_timeout / 8, 0.02), 5.0)
-            self.endpoint.sessions.sweep()
+            sessions.sweep()
         if links:
             self._timer = self._loop.call_later(self.endpoint.tick_seconds, self._tick)
-        elif len(self.endpoint.sessions):
+        elif sessions:
             # Nothing can time out but sessions.
             self._slow = True
             self._timer = self._loop.call_at(self._sweep_at, self._tick)
@@ -129,12 +140,15 @@ class HttpListener:
                 empty.set_result(None)
 
         endpoint.on_empty = on_empty
-        endpoint.mux.gate.ending()
+        if endpoint.mux is not None:
+            endpoint.mux.gate.ending()
+        until = self._loop.time() + self._server.limits.drain_timeout
         for link in list(endpoint.links):
             link.retire()
         if endpoint.links:
             await asyncio.wait([empty], timeout=self._server.limits.drain_timeout)
-        endpoint.sessions.close()
+        if endpoint.sessions is not None:
+            endpoint.sessions.close()
         if endpoint.legacy is not None:
             endpoint.legacy.close()
         for link in list(endpoint.links):
@@ -147,7 +161,10 @@ class HttpListener:
         if endpoint.links:
             await asyncio.wait([empty], timeout=1.0)
         endpoint.on_empty = None
-        endpoint.mux.close("the server is shutting down")
+        if endpoint.mux is not None:
+            endpoint.mux.close("the server is shutting down")
+        if self._guest is not None:
+            await self._guest.stop(max(until - self._loop.time(), 0.0), self._server.limits.drain_timeout)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -188,20 +205,50 @@ async def serve_http(
         name = sock.getsockname()
         bind = name[0] if isinstance(name, tuple) else None
     endpoint = open_endpoint(server, bind, options)
-    path = options.get("path", "/mcp")
-    listener = HttpListener(server, endpoint, path, tls is not None)
-    loop = asyncio.get_running_loop()
-    if unix is not None:
-        remove_stale_socket(unix)
-        made = await loop.create_unix_server(listener.connect, unix, ssl=tls, backlog=backlog)
-    elif sock is not None:
-        made = await loop.create_server(listener.connect, sock=sock, ssl=tls, backlog=backlog)
-    else:
-        made = await loop.create_server(
-            listener.connect, host, port or 0, ssl=tls, backlog=backlog, reuse_port=reuse_port or None
-        )
-    listener._listening(made, unix)
+    guest = None
+    if (beside := options.get("beside")) is not None:
+        from headrace.transports.asgi.host import Guest
+
+        guest = Guest(beside, server.runtime, server.log)
+        endpoint.beside = guest.host
+    listener = HttpListener(server, endpoint, options.get("path", "/mcp"), tls is not None, guest)
+    await listen(
+        listener, host=host, port=port, unix=unix, sock=sock, ssl=tls, reuse_port=reuse_port, backlog=backlog
+    )
     return listener
+
+
+async def listen(
+    listener: HttpListener,
+    *,
+    host: str | None,
+    port: int | None,
+    unix: str | None,
+    sock: socket.socket | None,
+    ssl: ssl_module.SSLContext | None,
+    reuse_port: bool,
+    backlog: int,
+) -> None:
+    """Starts the application of ``listener``, if it has one, then accepts connections. Raises what hinders that."""
+    loop = asyncio.get_running_loop()
+    guest = listener._guest
+    if guest is not None:
+        await guest.start()
+    try:
+        if unix is not None:
+            remove_stale_socket(unix)
+            made = await loop.create_unix_server(listener.connect, unix, ssl=ssl, backlog=backlog)
+        elif sock is not None:
+            made = await loop.create_server(listener.connect, sock=sock, ssl=ssl, backlog=backlog)
+        else:
+            made = await loop.create_server(
+                listener.connect, host, port or 0, ssl=ssl, backlog=backlog, reuse_port=reuse_port or None
+            )
+    except BaseException:
+        if guest is not None:
+            await guest.stop(0.0, listener._server.limits.drain_timeout)
+        raise
+    listener._listening(made, unix)
 
 
 def open_endpoint(server: Any, bind: str | None, options: HttpOptions) -> Endpoint:
