@@ -43,14 +43,6 @@ class Caller:
     def __hash__(self) -> int:
         return hash(self.key)
 
-    def extend_scope(self, scope: dict[str, Any]) -> None:
-        """Puts what middleware found into the scope that handlers see."""
-        if self.user is not None:
-            scope["user"] = self.user
-            scope["auth"] = self.auth
-        if self.state:
-            scope["state"] = dict(self.state)
-
 
 def scope_of(request: HttpRequest) -> dict[str, Any]:
     """The ASGI scope of a request's head."""

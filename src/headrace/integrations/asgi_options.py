@@ -8,9 +8,9 @@ from typing import Any
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 
 from headrace.integrations.asgi_gate import AsgiGate, endpoint_of
-from headrace.transports.http_options import HttpOptions
+from headrace.integrations.mcp_sdk.beside import beside_of
 
-__all__ = ("key_of", "options_of")
+__all__ = ("key_of", "options_of", "store_of")
 
 try:
     from mcp.server.auth.middleware.bearer_auth import authorization_context
@@ -26,11 +26,12 @@ def key_of(user: Any) -> Any:
     return authorization_context(user) if isinstance(user, AuthenticatedUser) else None
 
 
-def options_of(app: Any, path: str, *, ignore: tuple[str, ...] = ()) -> dict[str, Any]:
+def options_of(app: Any, path: str, *, beside: Any = None, ignore: tuple[str, ...] = ()) -> dict[str, Any]:
     """``authenticate`` and ``beside`` from the application that would serve the MCP endpoint at ``path``: the first
     where it has middleware or wants tokens, the second where it has routes of its own.
 
-    ``ignore`` names classes of middleware that only concern the application itself.
+    ``beside`` is an application for the paths that neither has. ``ignore`` names classes of middleware that only
+    concern the application itself.
     """
     options: dict[str, Any] = {}
     middleware = [each for each in app.user_middleware if each.cls.__name__ not in ignore]
@@ -38,9 +39,19 @@ def options_of(app: Any, path: str, *, ignore: tuple[str, ...] = ()) -> dict[str
     required = endpoint if hasattr(endpoint, "required_scopes") else None
     if middleware or required is not None:
         options["authenticate"] = AsgiGate(middleware, wrap=_requiring(required), key_of=key_of, app=app)
-    if len(app.routes) > 1 and "beside" in HttpOptions.__annotations__:
-        options["beside"] = app
+    others = beside_of(app, path, beside)
+    if others is not None:
+        options["beside"] = others
     return options
+
+
+def store_of(event_store: Any, host: Any) -> Any:
+    """An ``EventStore`` object of the SDK as the option ``event_store``; what is none passes, and None is False."""
+    if hasattr(event_store, "store_event"):
+        from headrace.integrations.mcp_sdk.events import event_stores
+
+        return event_stores(event_store, lambda: host.runtime, lambda: host.limits)
+    return False if event_store is None else event_store
 
 
 def _requiring(required: Any) -> Any:

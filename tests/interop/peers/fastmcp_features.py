@@ -1,7 +1,8 @@
 """A FastMCP server (3 or 4) with what FastMCP has: `fastmcp_features.py HOST KIND [PORT] [WORD...]`.
 
-HOST is `own` (its own transports) or `headrace`; KIND is `stdio` or `http`. Words: `stateless`, `json`, `auth`
-(static tokens), `jwt` (signed tokens and protected-resource metadata), `broken` (its lifespan fails).
+HOST is `own` (its own transports) or `headrace`; KIND is `stdio`, `http`, or `both` (standard streams and HTTP of one
+server object, by headrace). Words: `stateless`, `json`, `auth` (static tokens), `jwt` (signed tokens and
+protected-resource metadata), `guarded` (ASGI middleware of the user's), `broken` (its lifespan fails).
 """
 
 import asyncio
@@ -18,10 +19,11 @@ from fastmcp.exceptions import ToolError  # noqa: E402
 from fastmcp.server.dependencies import get_access_token, get_http_headers, get_http_request  # noqa: E402
 from fastmcp.server.middleware import Middleware  # noqa: E402
 from pydantic import BaseModel  # noqa: E402
-from starlette.responses import JSONResponse  # noqa: E402
+from starlette.middleware import Middleware as ASGIMiddleware  # noqa: E402
+from starlette.responses import JSONResponse, PlainTextResponse  # noqa: E402
 
 HOST, KIND, *REST = sys.argv[1:]
-PORT = int(REST.pop(0)) if KIND == "http" else 0
+PORT = int(REST.pop(0)) if KIND != "stdio" else 0
 WORDS = set(REST)
 journal: list[str] = []
 counts = {"entered": 0, "left": 0}
@@ -67,7 +69,7 @@ def auth_of():
     if "jwt" in WORDS:
         keys = RSAKeyPair.generate()
         token = keys.create_token(subject="carol", issuer="https://issuer.example", audience="me", scopes=["use"])
-        print(token, flush=True)
+        print(token, file=sys.stderr, flush=True)
         verifier = JWTVerifier(
             public_key=keys.public_key, issuer="https://issuer.example", audience="me", required_scopes=["use"]
         )
@@ -198,6 +200,29 @@ async def whoami(seconds: float, ctx: Context) -> list[str]:
 
 
 @mcp.tool
+async def meta(ctx: Context) -> dict:
+    """What came in ``_meta`` that is not the SDK's own."""
+    found = ctx.request_context.meta
+    values = dict(found) if isinstance(found, dict) else {} if found is None else found.model_dump(exclude_none=True)
+    return {key: value for key, value in values.items() if key in ("traceparent", "com.example/own")}
+
+
+@mcp.tool
+async def server_name() -> str:
+    """The server that dependencies find."""
+    from fastmcp.server.dependencies import get_server
+
+    return get_server().name
+
+
+@mcp.tool
+async def flood(notes: int, size: int, mark: str, ctx: Context) -> str:
+    for number in range(notes):
+        await ctx.info(f"{mark} {number} {'x' * size}")
+    return mark
+
+
+@mcp.tool
 async def session(ctx: Context) -> str:
     return ctx.session_id
 
@@ -293,15 +318,37 @@ except ImportError:
     pass
 
 
+class Guard:
+    """ASGI middleware that wants a header, and leaves a mark for handlers."""
+
+    def __init__(self, app):
+        self.app = app
+
+    async def __call__(self, scope, receive, send):
+        if scope["type"] == "http":
+            if dict(scope["headers"]).get(b"x-refuse"):
+                await PlainTextResponse("refused by the guard", 418, {"X-Guard": "yes"})(scope, receive, send)
+                return
+            scope.setdefault("state", {})["guard"] = "seen"
+        await self.app(scope, receive, send)
+
+
+@mcp.tool
+async def guard() -> str:
+    return str(getattr(get_http_request().state, "guard", None))
+
+
 def main():
+    middleware = [ASGIMiddleware(Guard)] if "guarded" in WORDS else None
     if HOST == "headrace":
         from headrace.integrations.fastmcp import run
 
         if KIND == "stdio":
             run(mcp)
         else:
-            options = {"stateless": "stateless" in WORDS, "json_response": "json" in WORDS}
-            run(mcp, transport="http", host="127.0.0.1", port=PORT, **options)
+            options = {"stateless": "stateless" in WORDS, "json_response": "json" in WORDS, "middleware": middleware}
+            where = {"http": PORT, "stdio": True} if KIND == "both" else {"host": "127.0.0.1", "port": PORT}
+            run(mcp, **where, **options)
     elif KIND == "stdio":
         mcp.run("stdio", show_banner=False)
     else:
@@ -312,6 +359,7 @@ def main():
             port=PORT,
             stateless_http="stateless" in WORDS,
             json_response="json" in WORDS,
+            middleware=middleware,
             log_level="critical",
         )
 

@@ -1,5 +1,5 @@
 """FastMCP's Client with all its handlers against `fastmcp_features.py`; prints what it saw as one JSON object:
-`fastmcp_features_client.py TARGET [TOKEN]`. What differs from run to run is left out."""
+`fastmcp_features_client.py TARGET [token=TOKEN] [mode=MODE]`. What differs from run to run is left out."""
 
 import asyncio
 import contextlib
@@ -28,9 +28,11 @@ async def attempt(seen, name, call):
 
 
 async def main():
-    target, *token = sys.argv[1:]
+    target, *words = sys.argv[1:]
+    options = dict(word.split("=", 1) for word in words)
+    token = options.pop("token", None)
     if target.startswith("http"):
-        transport = StreamableHttpTransport(target, headers={"X-Own": "mine"}, auth=token[0] if token else None)
+        transport = StreamableHttpTransport(target, headers={"X-Own": "mine"}, auth=token)
     else:
         command, *args = json.loads(target)
         transport = StdioTransport(command=command, args=args)
@@ -61,6 +63,7 @@ async def main():
         sampling_handler=sampled,
         elicitation_handler=elicited,
         roots=["file:///work"],
+        **options,
     )
     async with client:
         found = client.initialize_result
@@ -78,10 +81,13 @@ async def main():
             "echo": {"text": "é€😀"}, "add": {"a": 1}, "shaped": {}, "point": {"x": 1, "y": 2.5},
             "fail": {"message": "as told"}, "crash": {}, "forbidden": {}, "no_such_tool": {}, "count": {"to": 5},
             "log": {}, "ask_name": {}, "think": {"prompt": "cats"}, "where": {}, "child_inner": {},
-            "via_far": {"n": 3}, "via_far_name": {}, "plus": {"first": 4}, "context": {},
+            "via_far": {"n": 3}, "via_far_name": {}, "plus": {"first": 4}, "context": {}, "server_name": {},
         }.items():  # fmt: skip
             await attempt(seen, name, client.call_tool(name, arguments))
         await attempt(seen, "bad arguments", client.call_tool("add", {"a": "one"}))
+        trace = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "com.example/own": {"a": [1]}}
+        await attempt(seen, "meta", client.call_tool("meta", {}, meta=trace))
+        await attempt(seen, "no meta", client.call_tool("meta", {}))
         await attempt(seen, "remember 1", client.call_tool("remember", {"value": "first"}))
         await attempt(seen, "remember 2", client.call_tool("remember", {"value": "second"}))
         ids = {(await client.call_tool("session")).content[0].text for _ in range(2)}
@@ -92,7 +98,7 @@ async def main():
         await attempt(seen, "missing", client.read_resource("note://nowhere"))
         prompt = await client.get_prompt("greet", {"name": "Ada"})
         seen["prompt"] = prompt.messages[0].content.text
-        seen["ping"] = await client.ping()
+        await attempt(seen, "ping", client.ping())
         answers = await asyncio.gather(*(client.call_tool("add", {"a": n}) for n in range(100)))
         seen["together"] = [answer.data for answer in answers] == list(range(2, 102))
         with contextlib.suppress(Exception):

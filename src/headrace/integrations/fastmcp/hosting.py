@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import fastmcp
 
 from headrace.errors import UsageError
-from headrace.integrations.asgi_options import options_of
+from headrace.integrations.asgi_options import options_of, store_of
 from headrace.integrations.fastmcp.generations import make_host
 from headrace.limits import Limits
 from headrace.server import hosting
+from headrace.transports.http_options import check_options
 
 if TYPE_CHECKING:
     from headrace.transports.plain import McpHost
@@ -25,13 +26,73 @@ _OWN_OF_APP = ("RequestContextMiddleware",)
 """Middleware that only carries what the hosts here carry themselves."""
 
 
-def host_of(mcp: Any, *, limits: Limits | None = None, path: str = "/mcp") -> McpHost:
-    """The host of a FastMCP server, for :func:`headrace.server.hosting.serve` and the transports' own functions.
+def host_of(
+    mcp: Any,
+    *,
+    limits: Limits | None = None,
+    path: str | None = None,
+    middleware: list[Any] | None = None,
+    stateless: bool | None = None,
+    stateless_http: bool | None = None,
+    json_response: bool | None = None,
+    event_store: Any = None,
+    retry_interval: int | None = None,
+    host_origin_protection: bool | str | None = None,
+    allowed_hosts: list[str] | None = None,
+    allowed_origins: list[str] | None = None,
+    beside: Any = None,
+    **http_options: Any,
+) -> McpHost:
+    """The host of a FastMCP server for :func:`headrace.server.hosting.serve` and the transports' own functions; what
+    its HTTP side is (authentication, routes, settings) is its ``http_options``.
 
-    It is about the protocol alone; :func:`serve` adds what a server's HTTP side has: authentication, routes and
-    settings. ``path`` is what handlers see as the path of HTTP requests.
+    Those of ``FastMCP.run`` and ``FastMCP.http_app``, with the defaults of ``fastmcp.settings``:
+
+    :param path: the MCP endpoint.
+    :param middleware: ASGI middleware around the HTTP side. At the MCP endpoint it sees the head of each request and
+        may refuse it.
+    :param stateless, stateless_http: no HTTP sessions: every POST stands for itself.
+    :param json_response: answers are never event streams.
+    :param event_store: FastMCP's or the SDK's ``EventStore`` object, or what headrace's option of this name takes:
+        True keeps events in memory. None: streams cannot be resumed.
+    :param retry_interval: milliseconds that clients of 2025-11-25 wait before they resume.
+    :param host_origin_protection, allowed_hosts, allowed_origins: see :class:`headrace.transports.guards.Guards`.
+
+    And those of headrace:
+
+    :param limits: bounds, see :class:`headrace.limits.Limits`.
+    :param beside: an ASGI application for the paths that neither the endpoint nor the server's own routes have.
+    :param http_options: others of :class:`headrace.transports.http_options.HttpOptions`.
+
+    Raises TypeError for an unknown option.
     """
-    return make_host(mcp, limits=limits, path=path)
+    settings = fastmcp.settings
+    path = path if path is not None else settings.streamable_http_path
+    if stateless_http is None:
+        stateless_http = stateless if stateless is not None else settings.stateless_http
+    if json_response is None:
+        json_response = settings.json_response
+    app = mcp.http_app(
+        path=path,
+        middleware=middleware,
+        json_response=json_response,
+        stateless_http=stateless_http,
+        host_origin_protection=False,
+    )
+    options = options_of(app, path, beside=beside, ignore=_OWN_OF_APP)
+    options |= _guards(host_origin_protection, allowed_hosts, allowed_origins)
+    options |= {
+        "path": path,
+        "stateless": stateless_http,
+        "json_only": json_response,
+        "retry_interval": None if retry_interval is None else retry_interval / 1000,
+    }
+    host: Any = make_host(
+        mcp, limits=limits, app=app, closes_streams=bool(event_store), http_options=options | http_options
+    )
+    host.http_options["event_store"] = store_of(event_store, host)
+    check_options(host.http_options)
+    return host
 
 
 def _where(transport: str | None, host: str | None, port: int | None, where: dict[str, Any]) -> dict[str, Any]:
@@ -63,54 +124,20 @@ async def serve(
     stdio: bool | None = None,
     claimed: StdioClaim | None = None,
     on_ready: Callable[[list[str]], Any] | None = None,
-    limits: Limits | None = None,
-    path: str | None = None,
-    middleware: list[Any] | None = None,
-    stateless: bool | None = None,
-    stateless_http: bool | None = None,
-    json_response: bool | None = None,
-    host_origin_protection: bool | str | None = None,
-    allowed_hosts: list[str] | None = None,
-    allowed_origins: list[str] | None = None,
-    **http_options: Any,
+    **options: Any,
 ) -> None:
     """Hosts a FastMCP server until the task is cancelled, or until the end of stdin when stdio is served.
 
     Where: ``http``, ``unix``, ``tcp`` and ``stdio`` as in :func:`headrace.server.hosting.serve`, or ``transport``,
-    ``host`` and ``port`` as in ``FastMCP.run``; without any of them what ``fastmcp.settings`` say. ``path``,
-    ``middleware`` (ASGI middleware around the HTTP endpoint; it sees the head of each request and may refuse it),
-    ``stateless`` or ``stateless_http``, ``json_response``, ``host_origin_protection``, ``allowed_hosts`` and
-    ``allowed_origins`` are those of ``FastMCP.run`` with the defaults of ``fastmcp.settings``. ``http_options`` are
-    those of :class:`headrace.transports.http_options.HttpOptions`.
+    ``host`` and ``port`` as in ``FastMCP.run``; without any of them what ``fastmcp.settings`` say. ``options`` are
+    those of :func:`host_of`.
 
     Raises :class:`UsageError` for arguments that do not go together, OSError for an address that cannot be had, and
     what the server's lifespan raises.
     """
-    where = _where(
-        transport,
-        host,
-        port,
-        {"http": http, "unix": unix, "tcp": tcp, "stdio": stdio, "claimed": claimed, "on_ready": on_ready},
-    )
-    settings = fastmcp.settings
-    path = path if path is not None else settings.streamable_http_path
-    if where["http"] is not None:
-        if stateless_http is None:
-            stateless_http = stateless if stateless is not None else settings.stateless_http
-        if json_response is None:
-            json_response = settings.json_response
-        app = mcp.http_app(
-            path=path,
-            middleware=middleware,
-            json_response=json_response,
-            stateless_http=stateless_http,
-            host_origin_protection=False,
-        )
-        options = options_of(app, path, ignore=_OWN_OF_APP)
-        options |= _guards(host_origin_protection, allowed_hosts, allowed_origins)
-        where |= options | {"stateless": stateless_http, "json_only": json_response, "path": path} | http_options
-    made = make_host(mcp, limits=limits, path=path)
-    await hosting.serve(made, **where)  # type: ignore[arg-type]
+    where = _where(transport, host, port, {"http": http, "unix": unix, "tcp": tcp, "stdio": stdio})
+    made: Any = host_of(mcp, **{"legacy_sse": where.pop("legacy_sse", False)} | options)
+    await hosting.serve(made, claimed=claimed, on_ready=on_ready, **where, **made.http_options)
     failure = getattr(made, "failure", None)
     if failure is not None:
         raise failure

@@ -20,6 +20,7 @@ def beside_of(app: Starlette | None, path: str, other: Any) -> Any:
         routes = [route for route in app.routes if getattr(route, "path", None) != path]
         if routes:
             own = Starlette(debug=app.debug, routes=routes, middleware=list(app.user_middleware))
+            own.state = app.state
     if own is None or other is None:
         return other if own is None else own
     return _Both(own, other)

@@ -13,8 +13,6 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from mcp_types import jsonrpc_message_adapter
-
 from headrace.protocol._event_memory import EventPool
 from headrace.protocol.event_store import EventStore, Replay
 
@@ -22,6 +20,17 @@ if TYPE_CHECKING:
     from headrace.limits import Limits
 
 __all__ = ("event_stores",)
+
+try:
+    from mcp_types import jsonrpc_message_adapter
+
+    def _parse(data: bytes) -> Any:
+        return jsonrpc_message_adapter.validate_json(data, by_name=False)
+
+except ImportError:  # version 1 of the SDK
+    from mcp.types import JSONRPCMessage
+
+    _parse = JSONRPCMessage.model_validate_json
 
 _log = logging.getLogger("headrace.host")
 
@@ -54,7 +63,7 @@ class _SessionEvents(EventStore):
         self._ended: set[str] = set()
 
     def append(self, stream: str, data: bytes) -> str:
-        message = jsonrpc_message_adapter.validate_json(data, by_name=False) if data else None
+        message = _parse(data) if data else None
         if self._memory is None:
             task = self._runtime.spawn(self._store.store_event(self._prefix + stream, message))
             if task.done():

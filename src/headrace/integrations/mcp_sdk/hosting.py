@@ -53,6 +53,7 @@ def host_of(
     beside: Any = None,
     streamable_http_path: str | None = None,
     stateless_http: bool | None = None,
+    host_class: type[SdkHost] = SdkHost,
     **http_options: Any,
 ) -> SdkHost:
     """The host of ``server`` for :func:`headrace.server.hosting.serve` and the transports' own functions; what its
@@ -75,6 +76,7 @@ def host_of(
     :param initialization_options: what ``initialize`` answers; ``create_initialization_options()`` by default.
     :param beside: an ASGI application for the paths that neither the endpoint nor the server's own routes have.
     :param streamable_http_path, stateless_http: the SDK's names of ``path`` and ``stateless``.
+    :param host_class: the class of the host.
     :param http_options: others of :class:`headrace.transports.http_options.HttpOptions`.
 
     Raises UsageError for what is no such server or setting, TypeError for an unknown option.
@@ -120,7 +122,7 @@ def host_of(
     stores = event_store is not None and not isinstance(event_store, bool) and hasattr(event_store, "store_event")
     if not stores:
         options["event_store"] = bool(event_store) if event_store is None else event_store
-    host = SdkHost(
+    host = host_class(
         server,
         limits=limits,
         initialization_options=initialization_options,

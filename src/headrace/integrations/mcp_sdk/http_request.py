@@ -71,6 +71,8 @@ class HostedRequest(Request):
         if user is not None:
             scope["user"] = user
             scope["auth"] = self._principal.auth
+        if state := getattr(self._principal, "state", None):
+            scope["state"] = dict(state)
         return scope
 
     def _make_body(self) -> bytes:

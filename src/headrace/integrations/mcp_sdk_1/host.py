@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -34,7 +34,11 @@ class StreamHost(McpHost):
     :param raise_exceptions: as that of ``Server.run``.
     :param around: ``around(plain)`` is called for each run of the server, in the context of that run: what it sets,
         handlers see. ``plain`` is the opening request, None for line connections.
-    :param path: the path that handlers see in their HTTP request.
+    :param app: what handlers find as ``request.app``.
+    :param closes_streams: handlers may end the connection of a stream that clients can resume, as under the SDK's
+        host where there is an event store.
+    :param http_options: what :func:`headrace.transports.http_server.serve_http` takes for this server, beside the
+        address.
     """
 
     def __init__(
@@ -45,7 +49,9 @@ class StreamHost(McpHost):
         options: Callable[[bool], Any] | None = None,
         raise_exceptions: bool = False,
         around: Callable[[PlainExchange | None], Any] | None = None,
-        path: str = "/mcp",
+        app: Any = None,
+        closes_streams: bool = False,
+        http_options: Mapping[str, Any] | None = None,
         limits: Limits | None = None,
     ) -> None:
         super().__init__(
@@ -57,7 +63,9 @@ class StreamHost(McpHost):
             name=getattr(server, "name", None) or "server",
         )
         self.server = server
-        self.path = path
+        self._app = app
+        self._closes_streams = closes_streams
+        self.http_options = dict(http_options or {})
         self.failure: BaseException | None = None
         """What ended the run of a line connection, such as an exception of the server's lifespan."""
         self._options = options or (lambda lines: server.create_initialization_options())
@@ -172,11 +180,11 @@ class StreamHost(McpHost):
             running.notified(method, params, plain)
 
     def _metadata(self, plain: PlainExchange) -> ServerMessageMetadata | None:
-        request = request_of(plain, self.path)
+        request = request_of(plain, self._app)
         if request is None:
             return None
         session: Any = plain.session
-        if session is None or plain.exchange is None or plain.revision < R4 or not session.resumable:
+        if not self._closes_streams or session is None or plain.exchange is None or plain.revision < R4:
             return ServerMessageMetadata(request_context=request)
         sink = plain.exchange.sink
 
