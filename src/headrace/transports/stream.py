@@ -141,7 +141,8 @@ async def open_lines(
 ) -> LineLink:
     """A client's end of a line stream; ``tap`` sees every message. Raises :class:`ConnectFailed` naming the address."""
     link = link_class(framing)(mux, limits, serves=False, on_lost=on_lost)
-    await connect_stream(lambda: tapped(tap, link, limits, http=False, framing=framing), unix=unix, host=host, port=port)
+    seen = tapped(tap, link, limits, http=False, framing=framing)
+    await connect_stream(lambda: seen, unix=unix, host=host, port=port)
     return link
 
 

@@ -4,19 +4,34 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from headrace.errors import LocalProtocolError, RpcError
 from headrace.jsonrpc import INVALID_PARAMS
+from headrace.mux import MCP
 
 if TYPE_CHECKING:
     from headrace.mux import Exchange, Mux, PendingCall, Sink
 
-__all__ = ("PlainExchange", "Progress", "decode", "encode")
+__all__ = (
+    "Params",
+    "PlainExchange",
+    "Progress",
+    "body_of",
+    "decode",
+    "encode",
+    "params_of",
+    "wire_name",
+    "with_token",
+)
 
-Progress = Callable[[float, "float | None", "str | None"], Any]
+Params = Mapping[str, Any] | list[Any] | tuple[Any, ...] | msgspec.Struct | bytes | None
+"""What a message of ours may carry: anything that encodes to an object or an array, or such a JSON text as it is."""
+Progress = Callable[..., Any]
+"""``on_progress(done, total, message)``; with names other than MCP's ``on_progress(params)``."""
 
 encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -28,6 +43,33 @@ def decode(raw: bytes) -> Any:
         return _decode(raw)
     except ValueError:
         return json.loads(raw)
+
+
+def body_of(params: Params) -> bytes | None:
+    """``params`` as JSON; bytes are taken as they are. Raises TypeError for what has no JSON form."""
+    return params if params is None or type(params) is bytes else encode(params)
+
+
+@lru_cache(maxsize=512)
+def wire_name(method: str) -> str:
+    """A method as it stands inside of its quotes. Raises LocalProtocolError for one that cannot be sent."""
+    if method.isascii() and method.isprintable() and '"' not in method and "\\" not in method:
+        return method
+    try:
+        return encode(method)[1:-1].decode()
+    except UnicodeEncodeError:
+        raise LocalProtocolError("a method holds a lone surrogate") from None
+
+
+def with_token(mux: Mux, params: Params, id: str | int | None) -> Params:
+    """``params`` with the progress token of the call that comes next, which is its id (MX-01)."""
+    if mux.names != MCP or not (params is None or isinstance(params, Mapping)):
+        return params
+    given = {} if params is None else params
+    meta = given.get("_meta") or {}
+    if "progressToken" in meta:
+        return params
+    return {**given, "_meta": {**meta, "progressToken": mux.next_call_id if id is None else id}}
 
 
 class PlainExchange:
@@ -100,15 +142,15 @@ class PlainExchange:
         """True while an answer, a notification or a question can still be sent."""
         return self.exchange.open if self.exchange is not None else not self._sink.closed
 
-    def tell(self, method: str, params: Mapping[str, Any] | None = None) -> bool:
+    def tell(self, method: str, params: Params = None) -> bool:
         """Sends a notification that belongs to this request, without waiting. False when it cannot be
         carried: the request is over, or its answer has no room for one (HN-32)."""
-        body = None if params is None else encode(params)
+        name = wire_name(method).encode()
         if self.exchange is not None:
-            return self.exchange.tell(method.encode(), body)
-        return self._mux.notify(method.encode(), body, self._sink)
+            return self.exchange.tell(name, body_of(params))
+        return self._mux.notify(name, body_of(params), self._sink)
 
-    async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> bool:
+    async def notify(self, method: str, params: Params = None) -> bool:
         """The same as :meth:`tell`; waits while the peer does not read what is queued already."""
         told = self.tell(method, params)
         if told and (drained := self._sink.wait_drained()) is not None:
@@ -116,14 +158,15 @@ class PlainExchange:
         return told
 
     def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
-        """Tells progress if the peer asked for it; values that do not increase are dropped (MX-03)."""
+        """Tells progress if the peer asked for it; values that do not increase are dropped (MX-03). In MCP's way
+        only: where the peer has other names (:class:`headrace.mux.Names`), send their notification instead."""
         if self.exchange is not None:
             self.exchange.progress(done, total, message)
 
     def request(
         self,
         method: str,
-        params: Mapping[str, Any] | None = None,
+        params: Params = None,
         *,
         timeout: float = 0.0,
         on_progress: Progress | None = None,
@@ -132,7 +175,8 @@ class PlainExchange:
     ) -> PendingCall:
         """Asks the peer something inside of its request; await it for the result.
 
-        ``timeout`` is in seconds, 0 for none. Over HTTP it goes on the stream of this request (HO-43).
+        ``timeout`` is in seconds, 0 for none. ``decode`` makes the result of its raw JSON; None leaves it raw. Over
+        HTTP the request goes on the stream of this one (HO-43).
 
         Raises :class:`RpcError` with the peer's error, :class:`RequestTimeout`, :class:`ConnectionClosed`, and
         :class:`LocalProtocolError` where there is no way for requests.
@@ -141,9 +185,16 @@ class PlainExchange:
             raise LocalProtocolError("the request is over: nothing can be asked inside of it")
         if self.modern:
             raise LocalProtocolError("in this revision a server sends no requests")
-        body = None if params is None else encode(params)
+        if on_progress is not None:
+            params = with_token(self._mux, params, id)
         return self._mux.call(
-            method, body, self._sink, decode=decode, timeout=timeout, on_progress=on_progress, id=id
+            wire_name(method),
+            body_of(params),
+            self._sink,
+            decode=decode,
+            timeout=timeout,
+            on_progress=on_progress,
+            id=id,
         )
 
 

@@ -65,7 +65,7 @@ class Host(ABC):
         self._workers: WorkerPool | None = None
         self._exit_stack: contextlib.AsyncExitStack | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._lock: asyncio.Lock | None = None
+        self._lock = asyncio.Lock()
         self._users = 0
         self._tasks: set[Any] = set()
 
@@ -110,6 +110,10 @@ class Host(ABC):
         raw = envelope.params
         try:
             params = raw if self.raw or raw is None else decode(raw)
+        except (ValueError, RecursionError) as exc:
+            self.log.debug("notification %.80r was dropped: its params cannot be read: %s", method, exc)
+            return
+        try:
             result = self.on_notify(method, params, PlainExchange(method, mux, sink, None, session))
             if hasattr(result, "__await__"):
                 self.spawn(_contained(result, self.runtime.report, method))
@@ -131,27 +135,26 @@ class Host(ABC):
         """Binds the host to the running loop: lifespan, worker threads, runtime. It nests, so that one host
         serves several transports at once (B115). Raises what the lifespan raises."""
         loop = asyncio.get_running_loop()
-        if self._loop is not None and self._loop.is_closed():
-            # It ended without leaving this: nothing of it can go on.
-            self._users = 0
-            self._stopped()
-        if self._loop not in (None, loop):
-            raise RuntimeError("the host runs on another event loop already")
-        if self._lock is None:
-            self._loop = loop
-            self._lock = asyncio.Lock()
-        lock = self._lock
-        async with lock:
-            if self._users == 0:
+        if self._loop is not loop:
+            if self._loop is not None and self._loop.is_closed():
+                # It ended without leaving this: nothing of it can go on.
+                self._users = 0
+                self._stopped()
+            if self._users or self._runtime is not None:
+                raise RuntimeError("the host runs on another event loop already")
+            self._loop, self._lock = loop, asyncio.Lock()
+        async with self._lock:
+            if self._runtime is None:
                 await self._start()
             self._users += 1
         try:
             yield self
         finally:
+            self._users -= 1
+            # Whoever holds the lock is starting, and then goes on, or is stopping already.
             with shielded():
-                async with lock:
-                    self._users -= 1
-                    if self._users == 0:
+                async with self._lock:
+                    if self._users == 0 and self._runtime is not None:
                         await self._stop()
 
     async def _start(self) -> None:
@@ -182,8 +185,6 @@ class Host(ABC):
             self._workers.close()
         self._workers = None
         self._runtime = None
-        self._loop = None
-        self._lock = None
         self._exit_stack = None
         self.lifespan_state = None
 
