@@ -284,6 +284,24 @@ cdef class Exchange:
         self.state = CANCELLED
         # The id is free again at once; the handler still counts until it has ended.
         self.unlist()
+        self.stop_handler()
+        self.sink.abandoned(self)
+
+    cdef int give_up(self, object code) except -1:
+        """The peer cancels it; with a `code`, or where `cancel_error` is set, an error says so (see
+        Names.cancel_code)."""
+        cdef object error = self.cancel_error
+        if error is None and code is not None:
+            error = cancelled(code)
+        if error is None or self.state != RUNNING:
+            self.cancel()
+            return 0
+        self.fail_rpc(error)
+        self.state = CANCELLED
+        self.stop_handler()
+        return 0
+
+    cdef int stop_handler(self) except -1:
         if self.on_cancel is not None:
             try:
                 self.on_cancel()
@@ -291,17 +309,6 @@ cdef class Exchange:
                 self.mux.runtime.fault("a request could not be given up", exc)
         elif self.task is not None:
             self.task.cancel()
-        self.sink.abandoned(self)
-
-    cdef int give_up(self, object code) except -1:
-        """The peer cancels it; with a `code` an error says so (see Names.cancel_code)."""
-        if code is not None and self.state == RUNNING:
-            self.fail_rpc(cancelled(code))
-            self.state = CANCELLED
-            if self.task is not None:
-                self.task.cancel()
-            return 0
-        self.cancel()
         return 0
 
     cpdef bint tell(self, bytes method, bytes params) except? False:

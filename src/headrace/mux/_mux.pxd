@@ -113,6 +113,7 @@ cdef class Exchange:
     cdef readonly object principal
     cdef public object asker             # where questions to the client go: see protocol/asking.py
     cdef public object on_cancel         # () called when the request is given up, instead of cancelling its task
+    cdef public object cancel_error      # answers a request that its peer cancels, where its wire needs an end; or None
     cdef Exchange outer                  # the exchange whose handler was starting when this one came
     cdef double progress_done            # last progress value sent
     cdef readonly unsigned char state    # 0 running, 1 answered, 2 cancelled
@@ -138,6 +139,7 @@ cdef class Exchange:
     cdef int suspend(self) except -1
     cdef int unlist(self) except -1
     cdef int give_up(self, object code) except -1
+    cdef int stop_handler(self) except -1
 
 
 cdef class PendingCall:

@@ -122,6 +122,7 @@ class Exchange:
     def principal(self) -> Any: ...
     asker: Any
     on_cancel: Callable[[], Any] | None
+    cancel_error: RpcError | None
     @property
     def resumed(self) -> bool: ...
     @property

@@ -60,6 +60,7 @@ class HttpSession(StreamingSession):
         self.tables = tables = server.tables
         self.mux = mux = Mux(store.runtime, self, server.limits)
         mux.modern = tables.modern
+        mux.tees = store.tees
 
     def opened(self, revision: Revision, hello: Hello) -> None:
         # As ServerSession.opened.
@@ -97,6 +98,7 @@ class SessionStore:
     ) -> None:
         self.server = server
         self.runtime = server.runtime
+        self.tees: bool = getattr(server, "tees", False)
         self.pool = EventPool(server.limits, self.runtime.clock) if event_store is True else None
         make = self.pool.open if self.pool is not None else event_store or None
         self.settings = StreamSettings(make, retry_interval)  # type: ignore[arg-type]

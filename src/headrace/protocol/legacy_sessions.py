@@ -36,6 +36,7 @@ class LegacySession(ServerSession):
         self.bind(Mux(server.runtime, self, server.limits))
         assert self.mux is not None
         self.mux.modern = None
+        self.mux.tees = getattr(server, "tees", False)
 
     def classify(self, envelope: Envelope, sink: Sink) -> Revision:
         """Only handshake revisions are spoken here, whatever ``_meta`` says (LS-06)."""

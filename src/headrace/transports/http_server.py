@@ -288,6 +288,7 @@ def open_endpoint(server: Any, bind: str | None, options: HttpOptions) -> Endpoi
         from headrace.protocol.legacy_sessions import LegacySessions
 
         endpoint.legacy = LegacySessions(server, sessions, *_legacy_paths(path, legacy_sse))
+    endpoint.mux.tees = endpoint.door.stateless and getattr(server, "tees", False)
     return endpoint
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.lowlevel
+import msgspec
 from mcp.server.connection import NotifyOnlyOutbound
 from mcp.shared.exceptions import MCPError, NoBackChannelError
 from mcp.shared.transport_context import TransportContext
@@ -20,7 +21,7 @@ from mcp_types import CONNECTION_CLOSED
 
 from headrace.errors import HeadraceError, LocalProtocolError, OverloadedError, RpcError
 from headrace.integrations.mcp_sdk.json import encode
-from headrace.integrations.mcp_sdk.tracing import silent, span
+from headrace.integrations.mcp_sdk.tracing import KEEPS_META, silent, span
 from headrace.integrations.mcp_sdk.wire import mcp_error
 from headrace.transports.plain.exchange import decode
 
@@ -70,7 +71,7 @@ async def _asked(
     opts: Mapping[str, Any],
     id: str | int | None,
 ) -> dict[str, Any]:
-    if meta:
+    if meta or KEEPS_META:
         params["_meta"] = meta
     else:
         params.pop("_meta", None)
@@ -198,8 +199,19 @@ class _Call(Sender):
             _log.debug("dropped %s: the request is over, or is answered with one JSON object", method)
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Tells progress, if the client asked for it."""
-        await self.breathe(self.exchange.progress(progress, total, message))
+        """Tells progress, if the client asked for it. What a handler tells goes out as it is, also where it should
+        have increased."""
+        exchange = self.exchange
+        token = exchange.progress_token
+        if token is None:
+            return
+        params: dict[str, Any] = {"progressToken": msgspec.Raw(token), "progress": progress}
+        if total is not None:
+            params["total"] = total
+        if message is not None:
+            params["message"] = message
+        if exchange.tell(b"notifications/progress", encode(params)):
+            await self.breathe(exchange.sink.wait_drained())
 
 
 class ModernCall(_Call):
@@ -342,6 +354,6 @@ class _Lines(Sender):
             await self.breathe(self._sink.wait_drained())
 
 
-def LineOutbound(mux: Mux, sink: Sink) -> NotifyOnlyOutbound:  # noqa: N802
+def LineOutbound(mux: Mux, sink: Sink) -> NotifyOnlyOutbound:
     """The channel of a line connection in the modern era: notifications, and none that belong to a listen."""
     return NotifyOnlyOutbound(_Lines(mux, sink))

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import anyio
 import anyio.lowlevel
 from anyio import CancelScope
-from mcp.shared import jsonrpc_dispatcher as reference
 from mcp.shared.dispatcher import run_notify_intercept
 from mcp.shared.exceptions import MCPError
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
@@ -28,7 +27,7 @@ from typing_extensions import TypeVar
 from headrace.errors import ConnectionClosed, HeadraceError, RemoteProtocolError, RequestTimeout, RpcError
 from headrace.integrations.mcp_sdk.contexts import MessageContext, RequestContext, closed_error
 from headrace.integrations.mcp_sdk.json import encode
-from headrace.integrations.mcp_sdk.tracing import silent, span
+from headrace.integrations.mcp_sdk.tracing import KEEPS_META, silent, span
 from headrace.jsonrpc import R5
 from headrace.limits import DEFAULT, Limits
 from headrace.mux import AnyMethod, Gate, Mux, Revision
@@ -49,8 +48,6 @@ __all__ = ("HeadraceDispatcher",)
 logger = logging.getLogger("headrace.mcp_sdk")
 
 _BURST = 16  # notifications that a handler may send before other tasks get a turn
-_KEEPS_META = not hasattr(reference, "request_clock")
-"""Releases before 2.3 send ``params._meta`` with every request, later ones only where it holds something."""
 
 TransportT = TypeVar("TransportT", bound=TransportContext, default=TransportContext)
 
@@ -191,14 +188,14 @@ class HeadraceDispatcher(JSONRPCDispatcher[TransportT]):
         call: PendingCall | None = None
 
         def send() -> PendingCall:
-            if meta or _KEEPS_META:
+            if meta or KEEPS_META:
                 out["_meta"] = meta
             else:
                 out.pop("_meta", None)
             options = getattr(channel, "call_options", None)
             return mux.call(
                 method,
-                encode(out) if out or _KEEPS_META else None,
+                encode(out) if out or KEEPS_META else None,
                 sink,
                 decode=decode,
                 timeout=0.0 if timeout is None else max(timeout, 1e-6),

@@ -17,6 +17,7 @@ from anyio import CancelScope
 from mcp.server.auth.middleware.auth_context import auth_context_var
 from mcp.server.connection import Connection
 from mcp.server.runner import ServerRunner, aclose_shielded, modern_error_data
+from mcp.server.streamable_http import REQUEST_CANCELLED
 from mcp.shared.message import ServerMessageMetadata
 from mcp_types import (
     CLIENT_CAPABILITIES_META_KEY,
@@ -57,6 +58,9 @@ _LISTEN = "subscriptions/listen"
 _SUBSCRIPTION_ID = "io.modelcontextprotocol/subscriptionId"
 _CLOSING = 6.0
 """Seconds that exit stacks of connections get when the host stops; the SDK ends each after 5."""
+
+_CANCELLED = RpcError(REQUEST_CANCELLED, "Request cancelled")
+"""What ends the POST of a request of the handshake era that its client cancelled."""
 
 _log = logging.getLogger("headrace.host")
 
@@ -103,6 +107,8 @@ class SdkHost(McpHost):
     :func:`headrace.transports.http_server.serve_http` takes beside the address.
     """
 
+    tees = True
+
     def __init__(
         self,
         server: Any,
@@ -137,6 +143,7 @@ class SdkHost(McpHost):
     def new_session(self) -> tuple[ServerSession, Mux]:
         session = _LineSession(self, self.tables)
         mux = Mux(self.runtime, session, self.limits)
+        mux.tees = True
         session.bind(mux)
         self.sessions.add(session)
         return session, mux
@@ -261,6 +268,8 @@ class SdkHost(McpHost):
         over_http = isinstance(sink, HttpExchange)
         metadata = self._metadata(sink, exchange, session) if over_http else None
         call = HandshakeCall(exchange, metadata, not (over_http and self._json_only))
+        if over_http:
+            exchange.cancel_error = _CANCELLED
         bond.active += 1
         with CancelScope() as scope:
             call.within(scope)

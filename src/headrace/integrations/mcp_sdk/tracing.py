@@ -18,8 +18,10 @@ from opentelemetry.trace import ProxyTracer, SpanKind, StatusCode
 if TYPE_CHECKING:
     from headrace.errors import RpcError
 
-__all__ = ("silent", "span")
+__all__ = ("KEEPS_META", "silent", "span")
 
+KEEPS_META = not hasattr(reference, "request_clock")
+"""Releases before 2.3 send ``params._meta`` with every request, later ones only where it holds something."""
 _RECORDS_ERRORS = hasattr(reference, "StatusCode")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 import pydantic_core
 from mcp.shared.exceptions import MCPError

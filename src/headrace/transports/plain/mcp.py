@@ -66,6 +66,9 @@ class McpHost(Host):
         ``Mcp-Param-*``, as (header, path, schema) each (HN-25).
     """
 
+    tees = False
+    """Whether :meth:`notified` hears of the notifications too that cancel requests and tell their progress."""
+
     def __init__(
         self,
         handler: Any,
@@ -97,6 +100,7 @@ class McpHost(Host):
     def new_session(self) -> tuple[ServerSession, Mux]:
         session = ServerSession(self, self.tables)
         mux = Mux(self.runtime, session, self.limits)
+        mux.tees = self.tees
         session.bind(mux)
         self.sessions.add(session)
         return session, mux
