@@ -107,7 +107,7 @@ async def scripted(answer):
                     break
         writer.close()
 
-    server = await asyncio.start_server(connection, "127.0.0.1", 0)
+    server = await asyncio.start_server(connection, "127.0.0.1", 0, backlog=1000)
     try:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp", requests
     finally:

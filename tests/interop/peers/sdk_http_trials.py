@@ -55,7 +55,7 @@ async def trial_handshake_headers(client_of):
             await request.result(text("x"))
 
     async with scripted(answer) as (url, requests):
-        place = http_transport(url, headers={"X-Own": "1"})
+        place = http_transport(url, headers={"X-Own": "1", "Host": "other.example"})
         async with client_of(place, mode="legacy") as client:
             await client.call_tool("any", {})
             assert place.session_id == place.get_session_id() == "s-1"
@@ -70,7 +70,7 @@ async def trial_handshake_headers(client_of):
             assert request.headers["mcp-session-id"] == "s-1"
             assert request.headers["mcp-protocol-version"] == "2025-11-25"
             assert "mcp-method" not in request.headers
-        assert all(r.headers["x-own"] == "1" for r in requests)
+        assert all(r.headers["x-own"] == "1" and r.headers["host"] == "other.example" for r in requests)
         assert requests[1].message == {"jsonrpc": "2.0", "method": "notifications/initialized"}
     assert place.session_id is None
 

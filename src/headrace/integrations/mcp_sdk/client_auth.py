@@ -9,7 +9,6 @@ flow makes itself go through httpx. An OAuth provider of the SDK with a valid to
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from importlib import import_module
 from typing import Any, TypeVar
@@ -32,8 +31,8 @@ _OURS = OWN_FIELDS | {"accept-encoding", "host"}  # header fields that a client 
 class Bridge:
     """The headers of one transport's requests, and who has a say in them.
 
-    ``url`` is the endpoint's without a user, ``timeout`` httpx's timeouts or None, ``ssl`` the TLS context that the
-    client verifies with, or None.
+    ``target`` is the endpoint's URL without a user, ``url`` the one that flows see; ``timeout`` httpx's timeouts or
+    None, ``ssl`` the TLS context that the client verifies with, or None.
     """
 
     def __init__(self, url: str, *, headers: Mapping[str, str] | None, http_client: Any, auth: Any) -> None:
@@ -43,9 +42,12 @@ class Bridge:
         self._heads: dict[int, asyncio.Future[tuple[int, bytes]]] = {}
         if http_client is not None and getattr(http_client, "is_closed", False):
             raise RuntimeError("the http_client is closed")
-        with contextlib.closing(_maker(http_client)) as maker:
-            request = maker.build_request("POST", url, headers=dict(headers or {}))
-        self.url: str = str(request.url.copy_with(userinfo=b"", fragment=None))
+        plain = url.startswith(("unix:", "http+unix:"))  # httpx knows no such URLs
+        shown = "http://localhost/mcp" if plain else url
+        build = httpx.Request if http_client is None else http_client.build_request
+        request = build("POST", shown, headers=dict(headers or {}))
+        self.url = str(request.url.copy_with(userinfo=b"", fragment=None))
+        self.target = url if plain else self.url
         if http_client is not None:
             _check_transport(http_client, request.url)
         self.timeout = None if http_client is None else http_client.timeout
@@ -55,13 +57,17 @@ class Bridge:
             [(k, v) for k, v in request.headers.multi_items() if _theirs(k) and k.lower() != "cookie"]
         )
         self._headers.setdefault("User-Agent", f"headrace/{__version__}")
+        given = [headers or {}] + ([] if http_client is None else [http_client.headers])
+        self._host = next((value for each in given for name, value in each.items() if name.lower() == "host"), None)
+        names = {name.lower() for name in self._headers} | {"authorization", "cookie"}
+        self._names = names | {name.title() for name in names}
         if auth is None and http_client is not None:
             auth = http_client.auth
         if auth is None and request.url.userinfo:
             auth = httpx.BasicAuth(request.url.username, request.url.password)
         self.auth = _auth_of(auth)
         if type(self.auth) is httpx.BasicAuth:
-            signed = next(self.auth.auth_flow(httpx.Request("POST", url)))
+            signed = next(self.auth.auth_flow(httpx.Request("POST", shown)))
             self._headers["Authorization"] = signed.headers["Authorization"]
             self.auth = None
         self._provider = self.auth if _is_provider(self.auth) else None
@@ -101,6 +107,8 @@ class Bridge:
         self._cookies.set_cookie_header(request)
         if "cookie" in request.headers:
             fields.append(("Cookie", request.headers["cookie"]))
+        if self._host is not None:
+            fields.append(("Host", self._host))
         if self._token is not None:
             fields = [field for field in fields if field[0].lower() != "authorization"]
             fields.append(("Authorization", f"Bearer {self._token}"))
@@ -108,12 +116,12 @@ class Bridge:
 
     def replaces(self, headers: Mapping[str, str]) -> bool:
         """Whether a message's own headers stand in place of the user's."""
-        return any(name in self._headers or name.lower() == "authorization" for name in headers)
+        return not self._names.isdisjoint(headers)
 
     def own(self, headers: Mapping[str, str]) -> bytes:
         """The user's header lines without those that ``headers`` replace."""
         replaced = {name.lower() for name in headers}
-        return self._join([field for field in self.fields() if field[0].lower() not in replaced])
+        return self._join([field for field in self.fields() if field[0].lower() not in replaced | {"host"}])
 
     def _join(self, fields: list[tuple[str, str]]) -> bytes:
         return b"".join(self.line(name, value) for name, value in fields) + b""
@@ -255,23 +263,6 @@ class Bridge:
         response = await client.send(request, auth=None, follow_redirects=False)
         await response.aread()
         return response
-
-
-class _Maker:
-    """Builds requests as an AsyncClient with the usual settings does, without its connections."""
-
-    def build_request(self, method: str, url: str, headers: Any) -> Any:
-        return httpx.Request(method, url, headers=headers)
-
-    def close(self) -> None:
-        pass
-
-
-def _maker(client: Any) -> Any:
-    maker = _Maker()
-    if client is not None:
-        maker.build_request = client.build_request  # type: ignore[method-assign]
-    return maker
 
 
 def _theirs(name: str) -> bool:

@@ -13,9 +13,9 @@ from headrace.errors import (
     RequestTimeout,
     RpcError,
 )
-from headrace.integrations.mcp_sdk import messages
 from headrace.integrations.mcp_sdk.require import GENERATION
 from headrace.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR
+from headrace.transports.plain.exchange import decode
 
 __all__ = ("error_of",)
 
@@ -51,7 +51,7 @@ def _status(exc: HttpStatusError, session: bool) -> tuple[int, str, Any]:
         return INVALID_REQUEST, str(exc), None
     if exc.body.lstrip().startswith("{"):
         try:
-            error = messages.decode_object(exc.body.encode())["error"]
+            error = decode(exc.body.encode())["error"]
             return int(error["code"]), str(error["message"]), error.get("data")
         except (ValueError, TypeError, KeyError, AttributeError):
             pass

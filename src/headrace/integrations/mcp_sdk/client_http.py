@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from headrace.errors import ConnectFailed, HeadraceError, RequestTimeout
+from headrace.errors import ConnectFailed, HeadraceError, HttpStatusError, RequestTimeout
 from headrace.integrations.mcp_sdk.client_auth import Bridge, check_headers, httpx
-from headrace.integrations.mcp_sdk.require import GENERATION
+from headrace.integrations.mcp_sdk.require import GENERATION, check_loop
 from headrace.limits import DEFAULT, Limits
 from headrace.transports._http_request import CallOptions
 from headrace.transports.http_client import HttpChannel, open_http
@@ -192,16 +192,23 @@ class Carrier:
         if self.channel.session_id is None or self.channel.closed:
             return
         self._close_stream()
-        if self.bridge.direct:
-            self._listen(None)
-        else:
-            self.spawn(self.authorized("GET", None, self._listen_until))
+        if not self.bridge.direct:
+            self.spawn(self._keep_stream(None))
             return
+        self.stream = self.channel.open_stream(self._stream_ended)
         # What a server sends outside of an answer has no other way, and many drop it while the stream is not there.
         await asyncio.wait([self.stream.answered()], timeout=_STREAM_GRACE)
 
-    def _listen(self, own: bytes | None) -> None:
-        self.stream = self.channel.open_stream(self._stream_ended, own)
+    async def _keep_stream(self, failed: BaseException | None) -> None:
+        """Opens the stream under the flow, and again when a token that was good has run out."""
+        while True:
+            try:
+                await self.bridge.send("GET", self.shown(), None, self._listen_until, failed)
+                return
+            except HttpStatusError as exc:
+                if not self.bridge.disputes(exc) or self.stream is None or not self.stream.opened:
+                    raise
+                failed = exc
 
     async def _listen_until(self, own: bytes | None) -> None:
         """An attempt of the flow: over at the end of the stream, or when it is refused."""
@@ -222,7 +229,7 @@ class Carrier:
         if exc is None or self.channel.closed:
             return
         if self.bridge.disputes(exc):
-            self.spawn(self.bridge.send("GET", self.shown(), None, self._listen_until, exc))
+            self.spawn(self._keep_stream(exc))
         else:
             log.debug("the server's event stream is over: %s", exc)
 
@@ -291,6 +298,7 @@ class HttpTransport:
         URL."""
         from headrace.integrations.mcp_sdk.http_streams import HttpStreams
 
+        check_loop()
         self._streams = streams = HttpStreams(self.limits)
         carrier = await self.open(streams.mux)
         streams.attach(carrier)
@@ -324,7 +332,7 @@ class HttpTransport:
             limits = _with(limits, connect_timeout=timeout.connect)
         try:
             channel = await open_http(
-                bridge.url, mux, limits=limits, headers=bridge.fields(), ssl=self._ssl or bridge.ssl
+                bridge.target, mux, limits=limits, headers=bridge.fields(), ssl=self._ssl or bridge.ssl
             )
         except ConnectFailed as exc:
             raise httpx.ConnectError(str(exc)) from exc

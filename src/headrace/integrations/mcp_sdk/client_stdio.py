@@ -20,6 +20,7 @@ from headrace.errors import ConnectFailed, UsageError
 from headrace.integrations.mcp_sdk import messages
 from headrace.integrations.mcp_sdk._streams import StreamMux, hold, write_line
 from headrace.integrations.mcp_sdk.recode import recoded
+from headrace.integrations.mcp_sdk.require import check_loop
 from headrace.integrations.mcp_sdk.streams import ReadStream, WriteStream
 from headrace.limits import DEFAULT, Limits
 from headrace.mux.gate import Gate
@@ -73,6 +74,7 @@ class StdioTransport:
     async def __aenter__(self) -> tuple[ReadStream, WriteStream]:
         """Starts the server. Raises OSError when it cannot be started, ValueError for arguments that cannot be
         passed to a process."""
+        check_loop()
         link: LineLink
         read = ReadStream(lambda held: hold(link, held))
         mux = StreamMux(make_runtime(self.limits, log), _StreamGate(read), self.limits, _taker(read))

@@ -20,6 +20,7 @@ from headrace.integrations.mcp_sdk.client_errors import error_of
 from headrace.integrations.mcp_sdk.require import types
 from headrace.integrations.mcp_sdk.streams import ReadStream, WriteStream
 from headrace.mux.gate import Gate
+from headrace.transports.plain.exchange import decode
 from headrace.transports.runtime import make_runtime
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class _Request:
         if self.superseded:
             return
         streams = self.streams
-        result = messages.decode_object(raw)
+        result = decode(raw)
         if self.method == "initialize":
             streams.carrier.initialized(result)
         streams.read.put(messages.answer(self.id, result), len(raw))

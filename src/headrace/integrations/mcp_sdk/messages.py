@@ -15,7 +15,7 @@ import msgspec
 from headrace.integrations.mcp_sdk.require import GENERATION, ClientMessageMetadata, SessionMessage, types
 
 __all__ = (
-    "ClientMessageMetadata", "SessionMessage", "answer", "content", "decode_object", "error_message", "message_of",
+    "ClientMessageMetadata", "SessionMessage", "answer", "content", "error_message", "message_of",
     "wire",
 )  # fmt: skip
 
@@ -40,7 +40,6 @@ class _Wire(msgspec.Struct):
 
 
 _decode = msgspec.json.Decoder(_Wire).decode
-_decode_any = msgspec.json.Decoder().decode
 _UNSET = msgspec.UNSET
 
 
@@ -73,11 +72,6 @@ else:
         """A message as one line of JSON."""
         body: bytes = message.__pydantic_serializer__.to_json(message, by_alias=True, exclude_none=True)
         return body
-
-
-def decode_object(raw: bytes) -> Any:
-    """The value of one JSON text. Raises ValueError."""
-    return _decode_any(raw)
 
 
 def message_of(raw: bytes) -> SessionMessage | Exception:
