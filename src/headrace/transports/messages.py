@@ -215,7 +215,8 @@ class MessageStream(ObjectStream[M]):
     def eof_received(self) -> bool:
         if not self._ended:
             self._take(self._framer.finish())
-            self._ended = True
+            # A child's exit follows in a moment and says why (B82).
+            self._ended = self._transport is None or self._transport.get_extra_info("pid") is None
             self._wake()
         # Our side stays open: what is received may still be answered.
         return not self._closed
@@ -226,7 +227,8 @@ class MessageStream(ObjectStream[M]):
         self._transport = None
         self._lost = True
         if isinstance(exc, ConnectionClosed):
-            self._failure = exc
+            if exc.exit_code != 0:
+                self._failure = exc
         elif exc is not None:
             self._failure = ConnectionClosed(f"the connection broke: {exc}")
         if not self._gone.done():
