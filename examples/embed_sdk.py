@@ -14,11 +14,12 @@ from headrace.errors import RpcError
 from headrace.jsonrpc import CLIENT_CAPABILITIES, HANDSHAKE_REVISIONS, LATEST_HANDSHAKE, PROTOCOL_VERSION, R5
 from headrace.transports import open_command, open_http, serve_blocking
 
+FRESH = {"ttlMs": 0, "cacheScope": "private"}
+META = {PROTOCOL_VERSION: R5, CLIENT_CAPABILITIES: {}}
+
 
 class MiniServer:
     """Tools are functions. What methods mean is here; bytes, eras, sessions, headers and streams are headrace's."""
-
-    fresh = {"ttlMs": 0, "cacheScope": "private"}
 
     def __init__(self, name):
         self.info = {"name": name, "version": "1"}
@@ -36,12 +37,12 @@ class MiniServer:
                 version = asked if asked in HANDSHAKE_REVISIONS else LATEST_HANDSHAKE
                 return {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": self.info}
             case "server/discover":
-                return whole | {"supportedVersions": [R5], "capabilities": {"tools": {}}} | self.fresh
+                return whole | {"supportedVersions": [R5], "capabilities": {"tools": {}}} | FRESH
             case "ping":
                 return whole
             case "tools/list":
                 tools = [{"name": name, "inputSchema": {"type": "object"}} for name in self.tools]
-                return whole | {"tools": tools} | self.fresh
+                return whole | {"tools": tools} | FRESH
             case "tools/call" if params["name"] in self.tools:
                 value = self.tools[params["name"]](exchange, **params.get("arguments", {}))
                 text = str(await value if inspect.isawaitable(value) else value)
@@ -52,13 +53,11 @@ class MiniServer:
 class MiniClient:
     """The other side, in the era of 2026-07-28: every request says for itself what it is."""
 
-    meta = {PROTOCOL_VERSION: R5, CLIENT_CAPABILITIES: {}}
-
     def __init__(self, peer):
         self.peer = peer
 
     async def call_tool(self, name, on_progress=None, **arguments):
-        params = {"name": name, "arguments": arguments, "_meta": self.meta}
+        params = {"name": name, "arguments": arguments, "_meta": META}
         result = await self.peer.request("tools/call", params, timeout=30, on_progress=on_progress)
         return result["content"][0]["text"]
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import ssl as tls
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
@@ -38,6 +39,7 @@ __all__ = (
     "MessageListener",
     "MessageStream",
     "open_command",
+    "open_http",
     "open_lines",
     "open_memory",
     "open_stdio",
@@ -340,6 +342,31 @@ def open_stdio(
 
         stream: MessageStream[Any] = MessageStream(type, framing=framing, limits=limits)
         stdio.open_stdio(asyncio.get_running_loop(), lambda: stream, claimed=claimed)
+        return stream
+
+    return _opening(open)
+
+
+def open_http(
+    url: str,
+    type: Any = None,
+    *,
+    headers: Mapping[str, str] | Iterable[tuple[str, str]] | None = None,
+    ssl: tls.SSLContext | None = None,
+    limits: Limits = DEFAULT,
+) -> Opening[MessageStream[Any]]:
+    """Exchanges messages with an MCP server over Streamable HTTP, as if it were one connection.
+
+    The era of a request is in its params, see :mod:`headrace.transports.plain.http`. The other parameters, and what is
+    raised, as for :func:`headrace.transports.open_http`.
+    """
+
+    async def open() -> MessageStream[Any]:
+        from headrace.transports.messages_http import HttpMessageStream
+        from headrace.transports.plain import http
+
+        stream: HttpMessageStream[Any] = HttpMessageStream(type, limits)
+        stream.opened(await http.open_http(url, stream.host, headers=headers, ssl=ssl, on_lost=stream.lost))
         return stream
 
     return _opening(open)
