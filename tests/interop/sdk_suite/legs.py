@@ -7,18 +7,28 @@ it is the SDK's over our transport, and over its own.
 import asyncio
 import contextlib
 import os
+import socket
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import anyio
+import uvicorn
 from dual_era import serve_dispatcher
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.server.mcpserver import MCPServer
 from mcp_types.version import LATEST_HANDSHAKE_VERSION, MODERN_PROTOCOL_VERSIONS
 
-from headrace.integrations.mcp_sdk import HeadraceDispatcher, host_of, links, memory_dispatchers, serve
+from headrace.integrations.mcp_sdk import (
+    HeadraceDispatcher,
+    connect,
+    host_of,
+    http_transport,
+    links,
+    memory_dispatchers,
+    serve,
+)
 from headrace.transports._fdio import FdTransport
 from headrace.transports._link import LineLink
 
@@ -123,16 +133,49 @@ async def over_unix(server, *, spec_version=LATEST_HANDSHAKE_VERSION, **options)
             yield connected
 
 
-def _over_http(name, like, transport, **settings):
+@contextlib.asynccontextmanager
+async def _their_host(server, **options):
+    """The SDK's own web application under uvicorn."""
+    app = lowlevel(server).streamable_http_app(**options)
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        config = uvicorn.Config(app, log_level="error", lifespan="on", timeout_graceful_shutdown=1)
+        web = uvicorn.Server(config)
+        web.install_signal_handlers = lambda: None
+        web.capture_signals = contextlib.nullcontext
+        async with anyio.create_task_group() as tg:
+            tg.start_soon(web.serve, [listener])
+            while not web.started:
+                await anyio.sleep(0.005)
+            try:
+                yield f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
+            finally:
+                web.should_exit = True
+
+
+def _over_http(name, like, client, host=_hosted, **settings):
     @leg(name, like=like)
     @contextlib.asynccontextmanager
     async def over_http(server, *, spec_version=LATEST_HANDSHAKE_VERSION, **options):
         async with (
-            _hosted(server, http="127.0.0.1:0", **settings) as url,
-            Client(transport(url), mode=mode_of(spec_version), **options) as connected,
+            host(server, **settings) as url,
+            client(url, mode=mode_of(spec_version), **options) as connected,
         ):
             yield connected
 
 
-_over_http("headrace-http-their-client", "streamable-http", streamable_http_client)
-_over_http("headrace-http-stateless-their-client", "streamable-http-stateless", streamable_http_client, stateless=True)
+def _streams(url, **options):
+    return Client(http_transport(url), **options)
+
+
+def _theirs(url, **options):
+    return Client(streamable_http_client(url), **options)
+
+
+OURS = {"http": "127.0.0.1:0"}
+_over_http("headrace-http", "streamable-http", connect, **OURS)
+_over_http("headrace-http-streams", "streamable-http", _streams, **OURS)
+_over_http("headrace-http-their-client", "streamable-http", _theirs, **OURS)
+_over_http("headrace-http-their-host", "streamable-http", connect, _their_host)
+_over_http("headrace-http-stateless", "streamable-http-stateless", connect, **OURS, stateless=True)
+_over_http("headrace-http-stateless-their-client", "streamable-http-stateless", _theirs, **OURS, stateless=True)

@@ -79,6 +79,7 @@ def _loss() -> tuple[asyncio.Future[None], Callable[[Exception], None]]:
 def _link(mux: Mux, limits: Limits, kind: str, *, serves: bool) -> tuple[Any, Channel]:
     """A link to be connected, and its channel."""
     lost, on_lost = _loss()
+    mux.gate.answers_bad_input = serves
     link = LineLink(mux, limits, serves=serves, on_lost=on_lost)
     return link, Channel(link, lost, kind)
 
@@ -89,6 +90,7 @@ def command(argv: Sequence[str | os.PathLike[str]], **options: Any) -> Opener:
     async def opener(mux: Mux, limits: Limits) -> Channel:
         from headrace.transports.spawn import spawn
 
+        mux.gate.answers_bad_input = False
         link = LineLink(mux, limits, serves=False)
         channel = _ChildChannel(link, None, "stdio")  # type: ignore[arg-type]
         channel.child = await spawn(argv, lambda: link, limits=limits, **options)
@@ -112,6 +114,7 @@ def _dialled(kind: str, **where: Any) -> Opener:
         from headrace.transports.stream import open_lines
 
         lost, on_lost = _loss()
+        mux.gate.answers_bad_input = False
         return Channel(await open_lines(mux, limits, on_lost=on_lost, **where), lost, kind)
 
     return opener
