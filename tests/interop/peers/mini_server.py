@@ -52,6 +52,11 @@ if kind == "stubborn" and len(sys.argv) > 3:
     child = subprocess.Popen(["sleep", "60"])
     note(str(child.pid))
 
+if kind == "closes-input":
+    os.close(0)
+    note("closed")
+    time.sleep(60)
+
 if kind == "latin":
     write('{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"h\xe9"}}\n'.encode("latin-1"))
 

@@ -85,7 +85,7 @@ async def ordinary(request, **headers):
 
 
 @contextlib.asynccontextmanager
-async def scripted(answer):
+async def scripted(answer, *, unix=None):
     """Serves `await answer(request)` for every request; gives the URL, and the list of the requests."""
     requests = []
 
@@ -107,9 +107,14 @@ async def scripted(answer):
                     break
         writer.close()
 
-    server = await asyncio.start_server(connection, "127.0.0.1", 0, backlog=1000)
+    if unix is None:
+        server = await asyncio.start_server(connection, "127.0.0.1", 0, backlog=1000)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
+    else:
+        server = await asyncio.start_unix_server(connection, unix)
+        url = f"unix:{unix}:/other"
     try:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp", requests
+        yield url, requests
     finally:
         server.close()
         for task in asyncio.all_tasks():

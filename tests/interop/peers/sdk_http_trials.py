@@ -1,6 +1,8 @@
 """Trials of http_transport under the official SDK, both of its ways, against scripted servers; see trials.py."""
 
 import asyncio
+import hashlib
+import tempfile
 
 import anyio
 import httpx2
@@ -504,6 +506,48 @@ async def trial_flow_fails(client_of):
         assert len(ended) >= 5
         for request in requests:
             request.gone.set()
+
+
+@ways
+async def trial_signed_bodies(client_of):
+    """An auth that signs bodies signs what is sent, byte for byte."""
+
+    class Signing(httpx2.Auth):
+        requires_request_body = True
+
+        def auth_flow(self, request):
+            request.headers["X-Signature"] = hashlib.sha256(request.content).hexdigest()
+            yield request
+
+    async def answer(request):
+        if request.method == "POST":
+            assert request.headers["x-signature"] == hashlib.sha256(request.body).hexdigest()
+        if not await ordinary(request):
+            await request.result(text("x"))
+
+    async with scripted(answer) as (url, _), client_of(http_transport(url, auth=Signing()), mode="legacy") as client:
+        assert (await client.call_tool("any", {"text": "h\xe9\u20ac"})).content[0].text == "x"
+
+
+async def trial_unix_socket():
+    """A unix socket has no URL that httpx knows; flows and hooks see a stand-in."""
+    seen = []
+
+    async def on_request(request):
+        seen.append(str(request.url))
+
+    async def answer(request):
+        if not await ordinary(request):
+            await request.result(text(request.target))
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/s"
+        async with scripted(answer, unix=path) as (url, _), httpx2.AsyncClient() as http_client:
+            http_client.event_hooks = {"request": [on_request]}
+            for options in ({}, {"http_client": http_client}):
+                async with connect(http_transport(url, **options), mode="legacy") as client:
+                    assert (await client.call_tool("any", {})).content[0].text == "/other"
+    assert set(seen) == {"http://localhost/mcp"}
 
 
 @ways

@@ -11,6 +11,8 @@ from pathlib import Path
 import anyio
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.session import ClientSession
+from mcp.shared.message import SessionMessage
+from mcp.types import JSONRPCNotification
 from trials import over, run
 
 from headrace.integrations.mcp_sdk import connect, stdio_transport
@@ -262,6 +264,20 @@ async def trial_reader_gone():
             async with place as (read, _):
                 await read.receive()
         assert words(notes) == ["done"]
+
+
+async def trial_last_words():
+    """What is sent just before the end arrives; a server that has stopped listening ends the streams."""
+    with scratch() as notes:
+        async with transport("plain", notes) as (_, write):
+            params = {"requestId": 1, "reason": "bye"}
+            note = JSONRPCNotification(jsonrpc="2.0", method="notifications/cancelled", params=params)
+            await write.send(SessionMessage(note))
+        assert json.loads(notes.read_text()) == params
+        async with transport("closes-input", notes, close_grace=0.3) as (read, write):
+            await until(lambda: "closed" in words(notes))
+            await write.send(SessionMessage(note))
+            assert [item async for item in read] == []
 
 
 async def trial_streams_end():

@@ -188,7 +188,7 @@ def connect(server: Any, **options: Any) -> Client:
 
     The client's own way is a pair of streams below a dispatcher of the SDK. This puts headrace's dispatcher there, by
     replacing the client's ``_connect``, which is private to ``mcp`` 2.x; under a release that has it no more, or
-    has it otherwise, the client is given the streams of the same transport instead.
+    has it otherwise, and for an auth that signs bodies, the client is given the streams of the same transport.
     """
     if isinstance(server, StdioTransport | HttpTransport):
         transport: StdioTransport | HttpTransport = server
@@ -199,7 +199,7 @@ def connect(server: Any, **options: Any) -> Client:
     else:
         transport = stdio_transport(server)
     client = Client(server, **options)
-    if not _connects(client):
+    if not _connects(client) or (isinstance(transport, HttpTransport) and transport.signs_bodies):
         return client if server is transport else Client(transport, **options)
     client._connect = _connector(transport)
     return client

@@ -12,12 +12,14 @@ import asyncio
 import logging
 import ssl as tls
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import msgspec
 
-from headrace.errors import ConnectFailed, HeadraceError, HttpStatusError, RequestTimeout
+from headrace.errors import ConnectFailed, HeadraceError, HttpStatusError, RequestTimeout, UsageError
 from headrace.integrations.mcp_sdk.client_auth import Bridge, check_headers, httpx
 from headrace.integrations.mcp_sdk.require import GENERATION, check_loop
 from headrace.limits import DEFAULT, Limits
@@ -48,13 +50,14 @@ else:
 class Carrier:
     """One client's connection to an endpoint, below the SDK's sessions."""
 
-    def __init__(self, mux: Mux, channel: HttpChannel, bridge: Bridge, *, terminate: bool) -> None:
+    def __init__(
+        self, mux: Mux, channel: HttpChannel, bridge: Bridge, timeout: float, *, terminate: bool
+    ) -> None:
         self.mux = mux
         self.channel = channel
         self.bridge = bridge
         self.stream: Any = None
-        timeout = bridge.timeout
-        self.timeout: float = 0.0 if timeout is None or timeout.read is None else timeout.read
+        self.timeout = timeout
         self._terminate = terminate
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -101,7 +104,7 @@ class Carrier:
         return b"".join([line(name, value) for name, value in headers.items() if name.lower() not in _SPOKEN])
 
     def time_limit(self, method: str) -> float:
-        """Seconds without an answer after which httpx's read timeout would have struck; 0 for none."""
+        """Seconds without an answer or progress after which the read timeout strikes; 0 for none."""
         return 0.0 if method == "subscriptions/listen" else self.timeout
 
     def initialized(self, result: Any) -> None:
@@ -267,6 +270,8 @@ class HttpTransport:
         http_client: Any,
         auth: Any,
         terminate_on_close: bool,
+        timeout: float | timedelta | None,
+        read_timeout: float | timedelta | None,
         limits: Limits,
         ssl: tls.SSLContext | None,
     ) -> None:
@@ -278,11 +283,18 @@ class HttpTransport:
         self._client = http_client
         self._auth = auth
         self._terminate = terminate_on_close
+        self._timeouts = _seconds(timeout), _seconds(read_timeout)
         self._ssl = ssl
         self._streams: Any = None
 
     def __repr__(self) -> str:
         return f"<HttpTransport {self.url.rpartition('@')[2]}>"
+
+    @property
+    def signs_bodies(self) -> bool:
+        """Whether the auth asks for the body of each request (``requires_request_body``)."""
+        auth = self._auth if self._auth is not None else getattr(self._client, "auth", None)
+        return bool(getattr(auth, "requires_request_body", False))
 
     @property
     def session_id(self) -> str | None:
@@ -316,9 +328,11 @@ class HttpTransport:
 
     def dispatcher(self, **options: Any) -> HeadraceDispatcher[Any]:
         """For ``ClientSession(dispatcher=...)`` of version 2: connects when the session begins. Options as
-        :class:`~headrace.integrations.mcp_sdk.HeadraceDispatcher`."""
+        :class:`~headrace.integrations.mcp_sdk.HeadraceDispatcher`. Raises UsageError where :attr:`signs_bodies`."""
         from headrace.integrations.mcp_sdk.client_dispatch import http_dispatcher
 
+        if self.signs_bodies:
+            raise UsageError("this auth signs the bodies of requests, which only the pair of streams knows beforehand")
         return http_dispatcher(self, **options)
 
     async def open(self, mux: Mux) -> Carrier:
@@ -327,9 +341,11 @@ class HttpTransport:
             raise RuntimeError("this transport is in use; make another one for another session")
         bridge = Bridge(self.url, headers=self._headers, http_client=self._client, auth=self._auth)
         limits = self.limits
-        timeout = bridge.timeout
-        if timeout is not None and timeout.connect:
-            limits = _with(limits, connect_timeout=timeout.connect)
+        connect, read = self._timeouts
+        if bridge.timeout is not None:
+            connect, read = connect or bridge.timeout.connect, read or bridge.timeout.read
+        if connect:
+            limits = msgspec.structs.replace(limits, connect_timeout=connect)
         try:
             channel = await open_http(
                 bridge.target, mux, limits=limits, headers=bridge.fields(), ssl=self._ssl or bridge.ssl
@@ -339,7 +355,7 @@ class HttpTransport:
         except RequestTimeout as exc:
             raise httpx.ConnectTimeout(str(exc)) from exc
         bridge.attach(channel)
-        self.carrier = carrier = Carrier(mux, channel, bridge, terminate=self._terminate)
+        self.carrier = carrier = Carrier(mux, channel, bridge, read or 0.0, terminate=self._terminate)
         return carrier
 
     async def close(self) -> None:
@@ -349,10 +365,8 @@ class HttpTransport:
             await carrier.close()
 
 
-def _with(limits: Limits, **changes: Any) -> Limits:
-    import msgspec
-
-    return msgspec.structs.replace(limits, **changes)
+def _seconds(time: float | timedelta | None) -> float | None:
+    return time.total_seconds() if isinstance(time, timedelta) else time
 
 
 def http_transport(
@@ -362,6 +376,8 @@ def http_transport(
     http_client: Any = None,
     auth: Any = None,
     terminate_on_close: bool = True,
+    timeout: float | timedelta | None = None,
+    read_timeout: float | timedelta | None = None,
     limits: Limits | None = None,
     ssl: tls.SSLContext | None = None,
 ) -> HttpTransport:
@@ -377,6 +393,8 @@ def http_transport(
         before the client's. Its flow sees a stand-in for each request, with the protocol's headers and the
         body, and the status, headers and, of failures, first KiB of the answer.
     :param terminate_on_close: end the session with DELETE.
+    :param timeout: seconds for a connection to come up, and ``read_timeout`` seconds without an answer or progress,
+        which end a request; they go before those of ``http_client``.
     :param limits: bounds, see :class:`headrace.limits.Limits`.
     :param ssl: context of ``https`` URLs.
 
@@ -390,6 +408,8 @@ def http_transport(
         http_client=http_client,
         auth=auth,
         terminate_on_close=terminate_on_close,
+        timeout=timeout,
+        read_timeout=read_timeout,
         limits=limits or DEFAULT,
         ssl=ssl,
     )

@@ -65,6 +65,7 @@ class StdioTransport:
         self._encoding = encoding
         self._errors = errors
         self._grace = close_grace
+        self._link: LineLink | None = None
         self._read: ReadStream | None = None
         self._write: WriteStream | None = None
 
@@ -123,6 +124,7 @@ class StdioTransport:
             raise OSError(str(exc)) from exc
         except UsageError as exc:
             raise ValueError(str(exc)) from exc
+        self._link = link
         return link
 
     async def close(self) -> None:
@@ -130,6 +132,9 @@ class StdioTransport:
         child, self.child = self.child, None
         if child is None:
             return
+        if self._link is not None:
+            self._link.flush()  # what was sent last goes before the end of its input
+            self._link = None
         with anyio.CancelScope(shield=True):
             try:
                 await child.close()

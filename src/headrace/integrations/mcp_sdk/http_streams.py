@@ -217,7 +217,8 @@ class HttpStreams:
             await request.call
 
         try:
-            body = to_json({"jsonrpc": "2.0", "id": request.id, "method": request.method, "params": params or {}})
+            message = {"jsonrpc": "2.0", "id": request.id, "method": request.method}
+            body = to_json(message if params is None else message | {"params": params})  # byte for byte what is sent
             await carrier.bridge.send("POST", carrier.shown(kept["headers"]), body, attempt, failed)
             self.drop(request)
         except asyncio.CancelledError:
