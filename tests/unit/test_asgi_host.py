@@ -5,9 +5,11 @@ every order, right and wrong, while the peer sends pieces, does not read, or goe
 """
 
 import asyncio
+import contextlib
 import contextvars
 import logging
 import ssl
+import subprocess
 
 import pytest
 from asgi_site import App, answer, hosted, whole_body
@@ -994,17 +996,25 @@ def test_the_application_runs_in_a_task(run):
 
 
 def test_tls(run, tmp_path):
-    """HTTPS: the scheme, bodies in pieces, and the end of a connection."""
-    trustme = pytest.importorskip("trustme")
-    ca = trustme.CA()
-    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    ca.issue_cert("localhost").configure_cert(server)
-    client = ssl.create_default_context()
-    ca.configure_trust(client)
+    """HTTPS: the scheme, bodies in pieces, the end of a connection, and answers that break off."""
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+               "-keyout", str(key), "-out", str(cert), "-days", "2", "-subj", "/CN=localhost",
+               "-addext", "subjectAltName=DNS:localhost"]  # fmt: skip
+    try:
+        subprocess.run(command, check=True, capture_output=True, timeout=20)
+    except FileNotFoundError:
+        pytest.skip("no openssl command")
+    server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context(cafile=str(cert))
+    server.load_cert_chain(cert, key)
 
     async def main():
         async def handle(scope, receive, send):
             assert scope["scheme"] == "https"
+            if scope["path"] == "/break":
+                await send(START)
+                await send(piece(b"some"))
+                raise RuntimeError("swordfish")
             await echo(scope, receive, send)
 
         async with hosted(handle, ssl=server) as (place, _):
@@ -1016,6 +1026,18 @@ def test_tls(run, tmp_path):
                     peer.send(data[at : at + 9000])
                     await asyncio.sleep(0.001)
                 assert len((await peer.answer()).body) == 50_000
+            local = {"host": f"localhost:{place.port}"}
+            got = await peer.ask(place.get("/break", **local), head_only=True)
+            assert got.status == 200 and await peer.chunk() == b"some" and await peer.ended()
+            peer = await place.connect(ssl=client, server_hostname="localhost")
+            peer.send(place.get("/break", version="1.0", **local))
+            with contextlib.suppress(ConnectionError, ssl.SSLError):
+                await asyncio.wait_for(peer.reader.read(-1), 5)
+            peer = await place.connect(ssl=client, server_hostname="localhost")
+            peer.send(place.post(b"half of it", **local)[:-2])
+            await asyncio.sleep(0.02)
+            peer.close()
+            await place.settled(lambda: place.listener.connections <= 1)
 
     run(main)
 

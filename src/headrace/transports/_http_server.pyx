@@ -422,7 +422,10 @@ cdef class HttpLink(AppLink):
             if mux is None:
                 return 0
             self.current = exchange
-            self.receive(mux, p, n, exchange)
+            if self.context is None:
+                mux.receive(p, n, exchange)
+            else:
+                self.receive(mux, p, n, exchange)
         except Exception as exc:
             self.endpoint.runtime.report("a request could not be handled", exc)
             if self.current is exchange and exchange.writing:
