@@ -295,7 +295,8 @@ def test_disconnect_cancels_in_the_modern_era(run):
         await settled(lambda: seen.started)
         call.disconnect()
         await asyncio.wait_for(call.task, 5)
-        assert seen.cancelled == 1 and call.sent == []
+        assert seen.cancelled == 1
+        assert call.answer.status == 499  # for middleware that takes no answer for a fault
 
     served(run, body)
 
@@ -343,7 +344,7 @@ def test_disconnect_in_the_middle_of_a_body(run, told):
         await asyncio.sleep(0.01)
         call.disconnect()
         await asyncio.wait_for(call.task, 5)
-        assert call.sent == [] and app.server.seen.started == 0
+        assert call.answer.status == 499 and app.server.seen.started == 0
         assert app._listener.endpoint.buffered_bytes == 0 and app._listener.connections == 0
 
     served(run, body)

@@ -287,7 +287,8 @@ class AsgiApp:
             link.back()
             kind = message["type"]
             if kind == "http.disconnect":
-                return False
+                link.disconnected()
+                break
             if kind != "http.request":
                 raise RuntimeError(f"the ASGI host sent {kind!r} instead of the body of a request")
             try:
@@ -300,8 +301,10 @@ class AsgiApp:
     async def _hand_out(self, link: AsgiLink, scope: Scope, send: Send) -> bool:
         """Hands the host what there is. False: that was the end."""
         if link.closed:
-            if not link.handed and not link.deserted:
-                await _refuse(send, scope, 503, "the request was given up")
+            if not link.handed:
+                # Also where nobody reads it: middleware may take no answer at all for a fault.
+                with contextlib.suppress(OSError):
+                    await _refuse(send, scope, 499 if link.deserted else 503, "the request was given up")
             return False
         start = link.take_start()
         body = link.take_body()
