@@ -357,7 +357,8 @@ def test_stream_whose_client_went_away(run):
         await stream.until(lambda call: len(call.sent) > 1)
         stream.disconnect()
         await asyncio.wait_for(stream.task, 5)
-        assert not stream.whole and app._listener.connections == 0
+        # Hosts may take half an answer for a fault, even where nobody reads it.
+        assert stream.whole and app._listener.connections == 0
 
     served(run, body)
 

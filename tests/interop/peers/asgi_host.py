@@ -1,6 +1,6 @@
-"""Hosts an ASGI application until it is told to stop: `asgi_host.py HOST MODULE:FACTORY PORT [--wait SECONDS]`.
+"""Hosts an ASGI application until it is told to stop: `asgi_host.py HOST MODULE:FACTORY PORT`.
 
-HOST is uvicorn, hypercorn or granian. MODULE:NAME() calls the factory NAME.
+HOST is uvicorn, hypercorn, granian or headrace. MODULE:NAME() calls the factory NAME.
 """
 
 import os
@@ -48,5 +48,19 @@ elif kind == "granian":
         f"{module}:{name.removesuffix('()')}", factory=name.endswith("()"), address="127.0.0.1", port=port,
         interface=Interfaces.ASGI, loop=Loops.uvloop, workers=1, log_access=False, workers_kill_timeout=5,
     ).serve()  # fmt: skip
+elif kind == "headrace":
+    import asyncio
+
+    from headrace.transports.asgi import serve
+    from headrace.transports.run import run_until_stopped
+
+    async def main():
+        listener = await serve(load(), host="127.0.0.1", port=port)
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            await listener.close()
+
+    run_until_stopped(main)
 else:
     sys.exit(f"unknown host {kind!r}")

@@ -301,10 +301,12 @@ class AsgiApp:
     async def _hand_out(self, link: AsgiLink, scope: Scope, send: Send) -> bool:
         """Hands the host what there is. False: that was the end."""
         if link.closed:
-            if not link.handed:
-                # Also where nobody reads it: middleware may take no answer at all for a fault.
-                with contextlib.suppress(OSError):
+            # Also where nobody reads it: hosts and middleware may take half an answer, or none, for a fault.
+            with contextlib.suppress(OSError):
+                if not link.handed:
                     await _refuse(send, scope, 499 if link.deserted else 503, "the request was given up")
+                elif link.deserted:
+                    await send({"type": "http.response.body", "body": b""})
             return False
         start = link.take_start()
         body = link.take_body()
@@ -323,7 +325,7 @@ class AsgiApp:
         if not body["more_body"]:
             return False
         link.sent()
-        return not link.closed
+        return not link.closed or link.deserted
 
     def _target(self, scope: Scope) -> bytes:
         """What the endpoint knows as its path, for a path below the mount point."""
