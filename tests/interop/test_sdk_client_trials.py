@@ -1,4 +1,4 @@
-"""stdio_transport and http_transport under the official SDK: trials that run in its Python, on both loops."""
+"""HeadraceDispatcher, stdio_transport and http_transport under the official SDK: trials in its Python, on both loops."""
 
 import ast
 
@@ -9,6 +9,7 @@ from interop.support import HERE, SOURCE, run_json
 pytestmark = pytest.mark.interop
 
 SCRIPTS = (
+    ("peers", "sdk_dispatcher_trials.py"),
     ("peers", "sdk_stdio_trials.py"),
     ("peers", "sdk_http_trials.py"),
     ("peers", "sdk_oauth_trials.py"),

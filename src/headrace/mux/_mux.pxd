@@ -225,7 +225,7 @@ cdef class Mux:
     cdef public bint closed
     cdef readonly object close_reason
     cdef long long next_id
-    cdef bint chosen                     # some ids of ours were chosen by callers
+    cdef public bint chosen              # some ids of ours were chosen by callers, or 7 may come back as "7"
     cdef object timer
     cdef double timer_at
     cdef readonly object idle_waiter     # future set when nothing is in flight any more

@@ -231,6 +231,7 @@ class Mux:
     loose: bool
     null_ids: bool
     tees: bool
+    chosen: bool
     draining: bool
     asked: int
     closed: bool

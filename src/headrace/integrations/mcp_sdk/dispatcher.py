@@ -308,7 +308,7 @@ class HeadraceDispatcher(JSONRPCDispatcher[TransportT]):
         served = AnyMethod(self._serve)
         revision = Revision("", modern=False, fallback=served)
         mux = self._mux = _Mux(runtime, _Gate(self, revision), self._limits)
-        mux.tees = True
+        mux.tees = mux.chosen = True
         mux.current = revision
         mux.modern = Revision(R5, modern=True, fallback=served)
         try:
