@@ -221,6 +221,17 @@ class HttpDoor(Gate):
         """JR-32; only the modern era has a status for it."""
         return RpcError(METHOD_NOT_FOUND, "unknown method", http_status=404 if revision.modern else 200)
 
+    def notify(self, envelope: Envelope, sink: Any) -> None:
+        """A notification outside of sessions says nothing to anybody, but to a host of plain handlers that keeps
+        none: of the handshake era it has them served like its requests."""
+        told = getattr(self.server, "told_alone", None) if self.stateless else None
+        if told is None:
+            return
+        versions = [value for name, value in sink.fields() if name == _VERSION]
+        header = versions[0] if versions and versions[0] else R2.encode()
+        if len(versions) < 2 and header in _HANDSHAKES:
+            told(envelope, sink, header.decode("ascii"))
+
     def batch(self, envelope: Envelope, sink: Any) -> bool:
         """Arrays of 2025-03-26 (JR-20): without a session that is what the header says, or its absence."""
         if not self.stateless or self.mux is None:

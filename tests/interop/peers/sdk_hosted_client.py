@@ -222,6 +222,10 @@ async def of_handshakes(client, seen, http):
         await anyio.sleep(0.3)  # the standalone stream opens by the way
     found["think_alone"] = await attempt(client.call_tool("think", {"alone": True}))
     found["where"] = await attempt(client.call_tool("where"))
+    if http:
+        before = len(seen["logs"])
+        found["left"] = await attempt(client.call_tool("leave_stream"))
+        found["meanwhile"] = seen["logs"][before:]
     await client.call_tool("journal")
     await client.send_roots_list_changed()
     found["roots_changed"] = await noted(client, 1, "roots changed")
@@ -230,6 +234,14 @@ async def of_handshakes(client, seen, http):
         if any("list_changed" in each or "ToolListChanged" in each for each in seen["messages"]):
             break
         await anyio.sleep(0.05)
+    if http:
+        before = len(seen["messages"])
+        found["left_standalone"] = await attempt(client.call_tool("leave_standalone"))
+        for _ in range(60):
+            if found["left_standalone"]["text"] == ["cannot"] or "notifications/tools/list_changed" in seen["messages"][before:]:
+                break
+            await anyio.sleep(0.05)
+        found["after_leaving"] = "notifications/tools/list_changed" in seen["messages"][before:]
     return found
 
 

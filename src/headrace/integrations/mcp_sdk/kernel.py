@@ -336,16 +336,22 @@ class SdkHost(McpHost):
             bond = self._bond(session)
             self.spawn(bond.runner.on_notify(TellingCall(bond.connection.outbound, metadata), method, params))
         else:
-            self.spawn(self._tell_single(mux, sink, method, params))
+            outbound = self._line_outbound(mux, sink)
+            connection = Connection.from_envelope(LATEST_MODERN_VERSION, None, None, outbound=outbound)
+            self.spawn(self._tell_single(connection, TellingCall(outbound, None), method, params))
 
-    async def _tell_single(self, mux: Mux, sink: Sink, method: str, params: Any) -> None:
-        """A notification of the modern era on a line connection."""
-        outbound = self._line_outbound(mux, sink)
-        connection = Connection.from_envelope(LATEST_MODERN_VERSION, None, None, outbound=outbound)
+    def told_alone(self, envelope: Envelope, sink: Sink, version: str) -> None:
+        """A notification of the handshake era to a host that keeps no sessions."""
+        method = envelope.method or ""
+        params = None if envelope.params is None else decode(envelope.params)
+        connection = Connection.from_envelope(version, None, None)
+        metadata = self._metadata(sink, None, None) if isinstance(sink, HttpExchange) else None
+        self.spawn(self._tell_single(connection, TellingCall(connection.outbound, metadata), method, params))
+
+    async def _tell_single(self, connection: Connection, call: TellingCall, method: str, params: Any) -> None:
+        """A notification that stands for itself."""
         try:
-            await ServerRunner(self.app, connection, self.lifespan_state).on_notify(
-                TellingCall(outbound, None), method, params
-            )
+            await ServerRunner(self.app, connection, self.lifespan_state).on_notify(call, method, params)
         finally:
             if _in_use(connection):
                 await aclose_shielded(connection)
