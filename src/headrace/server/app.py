@@ -277,10 +277,14 @@ class Server(Registration):
             yield self
         finally:
             with shielded():
-                async with lock:
-                    self._users -= 1
-                    if self._users == 0:
-                        await self._stop()
+                await lock.acquire()
+            try:
+                # Not shielded: scopes that the lifespan entered end here, and scopes are nested.
+                self._users -= 1
+                if self._users == 0:
+                    await self._stop()
+            finally:
+                lock.release()
 
     async def _start(self) -> None:
         self._workers = WorkerPool(self.limits.worker_threads, f"{self.name}-worker")

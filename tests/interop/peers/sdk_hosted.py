@@ -1,7 +1,7 @@
 """A server of the official SDK with everything that a host can break, under the SDK's host or under headrace's.
 
 `sdk_hosted.py theirs|ours http PORT [OPTION...]`, `... stdio`, `ours unix PATH`. Options: `json`, `stateless`, `events`,
-`waiting-events`, `auth`, `routes`, `asyncio`, `sessions=SECONDS`, `body=BYTES`, `failing`. What outlives the process is written
+`waiting-events`, `auth`, `slow-opening`, `asyncio`, `sessions=SECONDS`, `body=BYTES`, `failing`, `and-stdio`. What outlives the process is written
 to the file in SDK_HOSTED_JOURNAL, a line of JSON each.
 """
 
@@ -66,6 +66,8 @@ async def lifespan(server):
 async def middleware(ctx, call_next):
     if ctx.method.startswith("notifications/"):
         lines.append(["notification", ctx.method, ctx.request_id is None])
+    if ctx.method == "initialize" and "slow-opening" in OPTIONS:
+        await asyncio.sleep(0.3)
     token = seen_by_middleware.set(f"{ctx.method} {ctx.request_id}")
     try:
         return await call_next(ctx)
@@ -399,7 +401,7 @@ def main():
     if "sessions" in numbers:
         settings["session_idle_timeout"] = float(numbers["sessions"])
     place: dict[str, Any] = {}
-    if "stdio" in (wire, *OPTIONS):
+    if wire == "stdio" or "and-stdio" in OPTIONS:
         place["stdio"] = True
     if wire == "http":
         place["http"] = int(OPTIONS[0])

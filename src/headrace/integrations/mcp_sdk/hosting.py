@@ -21,7 +21,7 @@ from headrace.integrations.mcp_sdk.kernel import SdkHost
 from headrace.integrations.mcp_sdk.sdk import lowlevel_of
 from headrace.limits import DEFAULT, Limits
 from headrace.server import hosting
-from headrace.transports.http_options import HttpOptions, check_options
+from headrace.transports.http_options import check_options
 
 if TYPE_CHECKING:
     from headrace.transports.stdio import StdioClaim
@@ -117,7 +117,7 @@ def host_of(
             raise UsageError("the server has authorization settings of its own: authenticate cannot be given as well")
         options["authenticate"] = authenticator
     others = beside_of(routes, path, beside)
-    if others is not None and "beside" in HttpOptions.__annotations__:
+    if others is not None:
         options["beside"] = others
     stores = event_store is not None and not isinstance(event_store, bool) and hasattr(event_store, "store_event")
     if not stores:

@@ -8,7 +8,6 @@ encoded once; nothing of a request passes through streams or task groups.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -47,6 +46,7 @@ from headrace.protocol.session_streams import StreamingSession
 from headrace.transports._http_exchange import HttpExchange
 from headrace.transports.plain.exchange import PlainExchange, decode, params_of
 from headrace.transports.plain.mcp import McpHost
+from headrace.transports.shield import shielded
 
 if TYPE_CHECKING:
     from headrace.mux import Exchange, Sink
@@ -377,7 +377,7 @@ class SdkHost(McpHost):
 
     async def _stop(self) -> None:
         if self._closers:
-            with contextlib.suppress(Exception):
+            with shielded():
                 await asyncio.wait(list(self._closers), timeout=_CLOSING)
         await super()._stop()
 

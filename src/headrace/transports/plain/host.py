@@ -153,9 +153,13 @@ class Host(ABC):
             self._users -= 1
             # Whoever holds the lock is starting, and then goes on, or is stopping already.
             with shielded():
-                async with self._lock:
-                    if self._users == 0 and self._runtime is not None:
-                        await self._stop()
+                await self._lock.acquire()
+            try:
+                # Not shielded: scopes that the lifespan entered end here, and scopes are nested.
+                if self._users == 0 and self._runtime is not None:
+                    await self._stop()
+            finally:
+                self._lock.release()
 
     async def _start(self) -> None:
         self._workers = WorkerPool(self.limits.worker_threads, f"{self.name}-worker")
@@ -174,7 +178,8 @@ class Host(ABC):
             for task in tasks:
                 task.cancel()
             if tasks:
-                await asyncio.wait(tasks, timeout=1.0)
+                with shielded():
+                    await asyncio.wait(tasks, timeout=1.0)
             if self._exit_stack is not None:
                 await self._exit_stack.aclose()
         finally:
