@@ -326,6 +326,16 @@ def test_b98_a_lifespan_that_fails(peers, tmp_path, wire):
     assert done.stdout == b""
 
 
+def test_b98_a_lifespan_that_fails_later(peers):
+    """B98: a task of the lifespan fails while the server runs: the process ends, with that error."""
+    done = subprocess.run(
+        command("ours", "http", support.free_port(), "failing-later"),
+        stdin=subprocess.DEVNULL, capture_output=True, timeout=30, env=environment(),
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert b"the database went away" in done.stderr
+
+
 def test_b115_one_server_two_transports(peers, tmp_path):
     """B115: standard streams and twenty HTTP sessions at once; one that ends leaves the others."""
     port = support.free_port()

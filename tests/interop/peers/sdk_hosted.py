@@ -1,7 +1,7 @@
 """A server of the official SDK with everything that a host can break, under the SDK's host or under headrace's.
 
 `sdk_hosted.py theirs|ours http PORT [OPTION...]`, `... stdio`, `ours unix PATH`. Options: `json`, `stateless`, `events`,
-`waiting-events`, `auth`, `slow-opening`, `asyncio`, `sessions=SECONDS`, `body=BYTES`, `failing`, `and-stdio`. What outlives the process is written
+`waiting-events`, `auth`, `slow-opening`, `asyncio`, `sessions=SECONDS`, `body=BYTES`, `failing`, `failing-later`, `and-stdio`. What outlives the process is written
 to the file in SDK_HOSTED_JOURNAL, a line of JSON each.
 """
 
@@ -51,13 +51,18 @@ class State:
         self.calls = 0
 
 
+async def failing_later(seconds):
+    await anyio.sleep(0.5)
+    raise RuntimeError("the database went away")
+
+
 @asynccontextmanager
 async def lifespan(server):
     lasting(lifespan="entered")
     if "failing" in OPTIONS:
         raise RuntimeError("the database is away")
     async with anyio.create_task_group() as group:
-        group.start_soon(anyio.sleep, 3600)
+        group.start_soon(failing_later if "failing-later" in OPTIONS else anyio.sleep, 3600)
         yield State()
         group.cancel_scope.cancel()
     lasting(lifespan="left")
