@@ -326,8 +326,8 @@ async def health(request: Request) -> JSONResponse:
     return JSONResponse({"well": True})
 
 
-class Anything(RequestParams):
-    model_config = {"extra": "allow"}
+class Anything(RequestParams, extra="allow"):
+    pass
 
 
 async def raw(ctx: ServerRequestContext, params: Anything) -> Any:

@@ -79,16 +79,16 @@ async def attempt(call):
     }
 
 
-class Wild(RequestParams):
-    model_config = {"extra": "allow"}
+class Wild(RequestParams, extra="allow"):
+    pass
 
 
 class Raw(Request[Wild, str]):
     method: str = "acme/raw"
 
 
-class Answer(EmptyResult):
-    model_config = {"extra": "allow"}
+class Answer(EmptyResult, extra="allow"):
+    pass
 
 
 async def raw(client, **params):

@@ -13,6 +13,8 @@ from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, RequireAut
 from starlette.authentication import AuthCredentials, UnauthenticatedUser
 from starlette.requests import HTTPConnection
 
+from headrace.errors import HttpRefusal
+
 __all__ = ("Authenticator", "Caller")
 
 
@@ -75,8 +77,6 @@ class Authenticator:
         return caller
 
     async def _ask(self, scope: dict[str, Any]) -> None:
-        from headrace.errors import HttpRefusal  # type: ignore[attr-defined]
-
         status = 0
         headers: list[tuple[bytes, bytes]] = []
         body = b""

@@ -174,14 +174,8 @@ def _authenticator(app: Starlette, path: str) -> Authenticator | None:
     backend = next(
         (each.kwargs.get("backend") for each in app.user_middleware if each.cls is AuthenticationMiddleware), None
     )
-    guard = next(
-        (
-            route.endpoint
-            for route in app.routes
-            if getattr(route, "path", None) == path and isinstance(getattr(route, "endpoint", None), RequireAuthMiddleware)
-        ),
-        None,
-    )
+    endpoints = [getattr(route, "endpoint", None) for route in app.routes if getattr(route, "path", None) == path]
+    guard: Any = next((each for each in endpoints if isinstance(each, RequireAuthMiddleware)), None)
     if backend is None and guard is None:
         return None
     if guard is None:
@@ -209,7 +203,7 @@ async def serve(
     """
     host = host_of(server, **options)
     await hosting.serve(
-        host,  # type: ignore[arg-type]
+        host,
         http=http,
         unix=unix,
         tcp=tcp,

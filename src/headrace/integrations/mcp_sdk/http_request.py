@@ -87,10 +87,10 @@ class HostedRequest(Request):
             b"" if params is None else b',"params":' + params,
         )
 
-    async def _receive(self) -> Any:  # type: ignore[override]
+    async def _receive(self) -> Any:
         return {"type": "http.disconnect"} if await self.is_disconnected() else {"type": "http.request", "body": b""}
 
-    async def _send(self, message: Any) -> None:  # type: ignore[override]
+    async def _send(self, message: Any) -> None:
         raise RuntimeError("a handler of a method sends no HTTP answer of its own")
 
     def mirrors_params(self) -> bool:

@@ -56,9 +56,10 @@ class OwnTask:
                 self._entered.cancel()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        if not self._leaving and self._entered.done() and self._owner is not None and not self._entered.cancelled():
-            if self._entered.exception() is None:
-                self._owner.cancel()
+        entered = self._entered
+        was_entered = entered.done() and not entered.cancelled() and entered.exception() is None
+        if was_entered and not self._leaving and self._owner is not None:
+            self._owner.cancel()
 
     async def _wait(self) -> None:
         """Waits for the task, whatever cancels the waiting."""
