@@ -83,7 +83,7 @@ class _Bond:
 
 
 class _LineSession(ServerSession):
-    """A line connection. What comes behind an ``initialize`` that is not answered yet waits for it, as the SDK has it."""
+    """A line connection. What comes behind an ``initialize`` that is not answered yet waits for it, as in the SDK."""
 
     opening: Any = None
     bond: _Bond | None = None
@@ -160,10 +160,7 @@ class SdkHost(McpHost):
         return self._single(exchange)
 
     def _metadata(self, sink: HttpExchange, exchange: Exchange | None, session: Any) -> ServerMessageMetadata:
-        principal = sink.principal
-        if type(principal) is Caller and principal.user is not None:
-            auth_context_var.set(principal.user)
-        request = HostedRequest(sink, exchange, principal, self._routes)
+        request = HostedRequest(sink, exchange, sink.principal, self._routes)
         if not self._closes_streams or not isinstance(session, StreamingSession) or not session.primes:
             return ServerMessageMetadata(request_context=request)
 
@@ -188,6 +185,7 @@ class SdkHost(McpHost):
         modern = exchange.revision.modern
         over_http = isinstance(sink, HttpExchange)
         metadata = self._metadata(sink, exchange, None) if over_http else None
+        _enter(sink.principal)
         call = ModernCall(exchange, metadata)
         connection = None
         with CancelScope() as scope:
@@ -196,7 +194,7 @@ class SdkHost(McpHost):
                 connection = self._connection(exchange, params, over_http)
                 if over_http and modern and method == "tools/call":
                     await self._mirrored.check(self, call, connection, params)
-                runner = ServerRunner(self.app, connection, self.lifespan_state, init_options=self._initialization_options)
+                runner = self._runner(connection)
                 if method == _LISTEN:
                     return await self._listening(runner, call, params)
                 if _serve is not None:
@@ -212,6 +210,9 @@ class SdkHost(McpHost):
                 call.over()
                 if connection is not None and _in_use(connection):
                     await aclose_shielded(connection)
+
+    def _runner(self, connection: Connection) -> ServerRunner[Any]:
+        return ServerRunner(self.app, connection, self.lifespan_state, init_options=self._initialization_options)
 
     def _connection(self, exchange: Exchange, params: Any, over_http: bool) -> Connection:
         if not exchange.revision.modern:
@@ -257,8 +258,7 @@ class SdkHost(McpHost):
         bond: _Bond | None = getattr(session, "bond", None)
         if bond is None:
             connection = Connection.for_loop(SessionOutbound(session), session_id=session.id)
-            runner = ServerRunner(self.app, connection, self.lifespan_state, init_options=self._initialization_options)
-            session.bond = bond = _Bond(runner)
+            session.bond = bond = _Bond(self._runner(connection))
         return bond
 
     async def _in_session(self, exchange: Exchange, session: Any) -> Any:
@@ -268,6 +268,7 @@ class SdkHost(McpHost):
         bond = self._bond(session)
         over_http = isinstance(sink, HttpExchange)
         metadata = self._metadata(sink, exchange, session) if over_http else None
+        _enter(sink.principal)
         call = HandshakeCall(exchange, metadata, not (over_http and self._json_only))
         if over_http:
             exchange.cancel_error = _CANCELLED
@@ -292,9 +293,10 @@ class SdkHost(McpHost):
         session = plain.session
         sink = exchange.sink
         metadata = self._metadata(sink, exchange, session) if isinstance(sink, HttpExchange) else None
+        _enter(sink.principal)
         if session is None:
             connection = Connection.from_envelope(exchange.revision.name, None, None)
-            runner = ServerRunner(self.app, connection, self.lifespan_state, init_options=self._initialization_options)
+            runner = self._runner(connection)
         else:
             runner = self._bond(session).runner
         if isinstance(session, _LineSession):
@@ -334,12 +336,14 @@ class SdkHost(McpHost):
             return
         metadata = self._metadata(sink, None, session) if isinstance(sink, HttpExchange) else None
         if session.initialized or isinstance(session, StreamingSession):
-            bond = self._bond(session)
-            self.spawn(bond.runner.on_notify(TellingCall(bond.connection.outbound, metadata), method, params))
+            runner = self._bond(session).runner
+            call = TellingCall(runner.connection.outbound, metadata)
+            self.spawn(self._tell(runner, call, method, params, sink.principal))
         else:
             outbound = self._line_outbound(mux, sink)
             connection = Connection.from_envelope(LATEST_MODERN_VERSION, None, None, outbound=outbound)
-            self.spawn(self._tell_single(connection, TellingCall(outbound, None), method, params))
+            call = TellingCall(outbound, None)
+            self.spawn(self._tell(self._runner(connection), call, method, params, sink.principal, alone=True))
 
     def told_alone(self, envelope: Envelope, sink: Sink, version: str) -> None:
         """A notification of the handshake era to a host that keeps no sessions."""
@@ -347,15 +351,19 @@ class SdkHost(McpHost):
         params = None if envelope.params is None else decode(envelope.params)
         connection = Connection.from_envelope(version, None, None)
         metadata = self._metadata(sink, None, None) if isinstance(sink, HttpExchange) else None
-        self.spawn(self._tell_single(connection, TellingCall(connection.outbound, metadata), method, params))
+        call = TellingCall(connection.outbound, metadata)
+        self.spawn(self._tell(self._runner(connection), call, method, params, sink.principal, alone=True))
 
-    async def _tell_single(self, connection: Connection, call: TellingCall, method: str, params: Any) -> None:
-        """A notification that stands for itself."""
+    async def _tell(
+        self, runner: ServerRunner[Any], call: TellingCall, method: str, params: Any, caller: Any, *, alone: bool = False
+    ) -> None:
+        """Serves a notification; ``alone``: it stands for itself."""
+        _enter(caller)
         try:
-            await ServerRunner(self.app, connection, self.lifespan_state).on_notify(call, method, params)
+            await runner.on_notify(call, method, params)
         finally:
-            if _in_use(connection):
-                await aclose_shielded(connection)
+            if alone and _in_use(runner.connection):
+                await aclose_shielded(runner.connection)
 
     # --- the end -------------------------------------------------------------------------------------
 
@@ -381,6 +389,12 @@ class SdkHost(McpHost):
             with shielded():
                 await asyncio.wait(list(self._closers), timeout=_CLOSING)
         await super()._stop()
+
+
+def _enter(principal: Any) -> None:
+    """What ``get_access_token`` gives in the context of a message."""
+    if type(principal) is Caller:
+        auth_context_var.set(principal.user)
 
 
 def _in_use(connection: Connection) -> bool:

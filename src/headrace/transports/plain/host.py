@@ -143,7 +143,8 @@ class Host(ABC):
             if self._users or self._runtime is not None:
                 raise RuntimeError("the host runs on another event loop already")
             self._loop, self._lock = loop, asyncio.Lock()
-        async with self._lock:
+        lock = self._lock
+        async with lock:
             if self._runtime is None:
                 await self._start()
             self._users += 1
@@ -153,13 +154,13 @@ class Host(ABC):
             self._users -= 1
             # Whoever holds the lock is starting, and then goes on, or is stopping already.
             with shielded():
-                await self._lock.acquire()
+                await lock.acquire()
             try:
                 # Not shielded: scopes that the lifespan entered end here, and scopes are nested.
                 if self._users == 0 and self._runtime is not None:
                     await self._stop()
             finally:
-                self._lock.release()
+                lock.release()
 
     async def _start(self) -> None:
         self._workers = WorkerPool(self.limits.worker_threads, f"{self.name}-worker")
