@@ -15,6 +15,7 @@ import urllib.error
 import urllib.request
 
 import pytest
+
 from interop import support
 
 pytestmark = pytest.mark.interop
@@ -175,7 +176,7 @@ def test_background_tasks_run_behind_the_answer(hosts):
     for port in hosts:
         before = len(noted(port)["background"])
         assert talk(port, ask("GET /s/background"))[0][2] == b"now"
-        settled(lambda: len(noted(port)["background"]) == before + 1)
+        settled(lambda port=port, want=before + 1: len(noted(port)["background"]) == want)
 
 
 @pytest.mark.parametrize("path", ["endless", "watch"])
@@ -187,7 +188,7 @@ def test_applications_hear_that_their_client_left(hosts, path):
                 assert sock.recv(100)
             else:
                 time.sleep(0.05)
-        settled(lambda: path in noted(port)["gone"])
+        settled(lambda port=port: path in noted(port)["gone"])
 
 
 def test_websockets_are_refused_in_plain_words(hosts):

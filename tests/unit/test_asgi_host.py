@@ -570,7 +570,7 @@ def test_an_answer_that_breaks_off_can_be_told_from_a_whole_one(run, how, versio
         async with hosted(handle) as (place, _):
             peer = await place.connect()
             peer.send(place.get(version=version))
-            status, headers = await peer.head()
+            status, _headers = await peer.head()
             assert status == 200
             if version == "1.1" and how not in ("short", "long"):
                 assert await peer.chunk() == b"some"
@@ -922,7 +922,7 @@ def test_refusals_are_plain_text(run):
     """Without MCP there is no JSON-RPC error: malformed heads, foreign hosts, WebSocket."""
 
     async def main():
-        async with hosted(echo) as (place, app):
+        async with hosted(echo) as (place, _):
             peer = await place.connect()
             got = await peer.ask(b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n")
             assert got.status == 400 and got.get("content-type").startswith("text/plain")
@@ -936,7 +936,7 @@ def test_refusals_are_plain_text(run):
             # Other upgrades are ignored (B54), and a foreign Origin is the application's own matter.
             assert (await peer.ask(place.get(connection="Upgrade", upgrade="h2c"))).status == 200
             assert (await peer.ask(place.get(origin="https://evil.example"))).status == 200
-        async with hosted(echo, allowed_hosts=["api.example"]) as (place, app):
+        async with hosted(echo, allowed_hosts=["api.example"]) as (place, _app):
             peer = await place.connect()
             assert (await peer.ask(place.get(host="api.example"))).status == 200
             assert (await peer.ask(place.get(host="localhost"))).status == 200
@@ -1106,6 +1106,25 @@ def test_closing_cancels_what_takes_too_long(run, where, caplog):
 
     run(main)
     assert "failed" not in caplog.text
+
+
+def test_closing_with_a_peer_that_was_reset_unnoticed(run):
+    """Reading was paused, so nobody heard of the reset: closing our side of such a connection is no error."""
+
+    async def main():
+        async def handle(scope, receive, send):
+            await asyncio.sleep(60)
+
+        async with hosted(handle, tiny(drain_timeout=0.2)) as (place, app):
+            peer = await place.connect()
+            peer.send(place.post(b"x" * 1_000_000))
+            await place.settled(lambda: app.running == 1)
+            await asyncio.sleep(0.05)
+            peer.reset()
+            await asyncio.sleep(0.05)
+            await place.listener.close()
+
+    run(main)
 
 
 # --- lifespan ---------------------------------------------------------------------------------------------

@@ -344,12 +344,12 @@ def test_a_disconnect_cancels_it(run):
                 peer = await place.connect()
                 peer.send(place.call("echo", {"text": "x"}, **ANN))
                 before = hook.cancelled
-                await place.settled(lambda: len(hook.seen) == before + 1)
+                await place.settled(lambda want=before + 1: len(hook.seen) == want)
                 if end == "eof":
                     peer.writer.write_eof()
                 else:
                     getattr(peer, end)()
-                await place.settled(lambda: hook.cancelled == before + 1)
+                await place.settled(lambda want=before + 1: hook.cancelled == want)
             await place.settled(lambda: place.listener.connections == 0)
 
     run(main)

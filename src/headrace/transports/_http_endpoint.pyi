@@ -16,7 +16,8 @@ class Endpoint:
     beside: Any
     on_empty: Callable[[], Any] | None
     def __init__(
-        self, server: Any, *, door: Any = None, sessions: Any = None, guards: Any, path: str | None, json_only: bool = False,
+        self, server: Any, *, door: Any = None, sessions: Any = None, guards: Any, path: str | None,
+        json_only: bool = False,
         principal_of: Callable[[list[tuple[bytes, bytes]]], Any] | None = None,
         authenticate: Callable[[Any], Any] | None = None,
     ) -> None: ...

@@ -503,8 +503,8 @@ cdef class HttpLink(AppLink):
             try:
                 if self.transport.can_write_eof():
                     self.transport.write_eof()
-            except NotImplementedError:
-                pass
+            except (NotImplementedError, OSError):
+                pass  # a peer that has reset the connection is not connected any more
         return 0
 
     cdef int shut(self) except -1:

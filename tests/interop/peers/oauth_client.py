@@ -51,11 +51,13 @@ async def main(url):
         url, OAuthClientMetadata(client_name="trial", redirect_uris=["http://localhost:9/callback"], scope="use"), kept,
         redirect_handler=redirect, callback_handler=callback,
     )
-    async with httpx2.AsyncClient(auth=auth, timeout=20) as http_client:
-        async with streamable_http_client(url, http_client=http_client) as streams:
-            async with ClientSession(streams[0], streams[1]) as session:
-                await session.initialize()
-                result = await session.call_tool("whoami", {})
+    async with (
+        httpx2.AsyncClient(auth=auth, timeout=20) as http_client,
+        streamable_http_client(url, http_client=http_client) as streams,
+        ClientSession(streams[0], streams[1]) as session,
+    ):
+        await session.initialize()
+        result = await session.call_tool("whoami", {})
     print(json.dumps({"text": result.content[0].text, "client": kept.client.client_id, "visits": len(visited)}))
 
 

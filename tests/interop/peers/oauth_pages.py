@@ -9,7 +9,12 @@ import secrets
 import sys
 import time
 
-from mcp.server.auth.provider import AccessToken, AuthorizationCode, OAuthAuthorizationServerProvider, construct_redirect_uri
+from mcp.server.auth.provider import (
+    AccessToken,
+    AuthorizationCode,
+    OAuthAuthorizationServerProvider,
+    construct_redirect_uri,
+)
 from mcp.server.auth.routes import create_auth_routes, create_protected_resource_routes
 from mcp.server.auth.settings import ClientRegistrationOptions
 from mcp.shared.auth import OAuthToken
