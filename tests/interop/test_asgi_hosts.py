@@ -5,6 +5,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import urllib.error
@@ -14,7 +15,7 @@ import pytest
 
 from headrace import connect
 from interop import exercise
-from interop.support import HERE, SOURCE, end, free_port, read_line, run_json, wait_for_port
+from interop.support import HERE, SOURCE, TOP, end, free_port, read_line, run_json, wait_for_port
 
 pytestmark = pytest.mark.interop
 
@@ -29,11 +30,10 @@ HOSTS = {
 }
 
 
-def start(python, host, target, port, **pipes):
+def start(python, host, target, port, *folders, **pipes):
     command = [str(python), str(HERE / "peers" / "asgi_host.py"), host, target, str(port)]
-    return subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, env=os.environ | {"PYTHONPATH": str(SOURCE)}, **pipes
-    )
+    path = os.pathsep.join(str(each) for each in (SOURCE, *folders))
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, env=os.environ | {"PYTHONPATH": path}, **pipes)
 
 
 def missing(python, module):
@@ -43,11 +43,11 @@ def missing(python, module):
 
 
 @contextlib.contextmanager
-def hosted(python, host, target, log):
+def hosted(python, host, target, log, *folders):
     """An application behind a host; gives the URL of the host, and looks at its last words."""
     port = free_port()
     with open(log, "wb") as errors:
-        process = start(python, host, target, port, stdout=subprocess.DEVNULL, stderr=errors)
+        process = start(python, host, target, port, *folders, stdout=subprocess.DEVNULL, stderr=errors)
         try:
             wait_for_port(port, process)
             yield f"http://127.0.0.1:{port}"
@@ -186,6 +186,21 @@ def test_server_that_cannot_start(peers, host):
     _, errors = process.communicate(timeout=20)
     assert process.returncode != 0
     assert b"no database" in errors
+
+
+def test_the_page(peers, tmp_path):
+    """docs/asgi.md: its web application, a route and a mount with a name in it."""
+    for block in re.findall(r"```python\n(.*?)```", (TOP / "docs" / "asgi.md").read_text(), re.S):
+        (tmp_path / block.splitlines()[0].removeprefix("# ")).write_text(block)
+
+    async def body(url):
+        for path in ("/mcp", "/shops/one/", "/shops/two/mcp"):
+            async with connect(url + path) as client:
+                assert (await client.call_tool("stock", {"item": "tea"})).text == "the shop has 3 tea"
+
+    with hosted(peers, "uvicorn", "web:web", tmp_path / "log", tmp_path) as url:
+        assert status_of(f"{url}/health") == 200
+        asyncio.run(asyncio.wait_for(body(url), 50))
 
 
 def test_clients_without_a_socket(peers):
