@@ -278,7 +278,8 @@ def test_streams_end_when_uvicorn_begins_to_leave(run):
         finally:
             signal.signal(signal.SIGTERM, before)
         assert stream.whole
-        assert (await ask(app, "tools/list")).status == 503
+        answer = await ask(app, "tools/list")
+        assert answer.status == 503 and answer.json["error"]["message"] == "the server is shutting down"
 
     served(run, body, limits=tiny(linger_timeout=0.2))
 
@@ -446,6 +447,26 @@ def test_b112_host_that_takes_nothing(run):
         assert seen.cancelled == 1 and not call.whole
 
     served(run, body, limits=tiny(max_output_bytes=50_000, write_timeout=0.3))
+
+
+def test_host_that_takes_little_is_no_host_that_takes_nothing(run):
+    """Twice write_timeout and more with something always waiting: as long as it is taken, the stream lives."""
+
+    async def body(app):
+        headers, data = progress(60, "x" * 2_000, gap_ms=20)
+        call = Call(app, scope_of("POST", "/mcp", headers))
+        call.tell(data)
+        inner = call.send
+
+        async def send(message):
+            await asyncio.sleep(0.1)
+            await inner(message)
+
+        call.send = send
+        answer = await call.start().over(20)
+        assert len(events_of(answer.body)) == 61
+
+    served(run, body, limits=tiny(write_timeout=0.4))
 
 
 @pytest.mark.parametrize("length", [True, False])

@@ -226,6 +226,7 @@ cdef class AsgiLink:
     def sent(self):
         """The host has taken what it was given."""
         self.sending = 0
+        self.link.stall_size = 0     # however much waits by now: it is no peer that takes nothing
         if self.paused and self.queued <= self.high >> 2:
             self.paused = False
             if not self.gone:

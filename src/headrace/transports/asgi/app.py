@@ -228,15 +228,21 @@ class AsgiApp:
             self.server.log.error("startup of %r failed", self.server, exc_info=exc)
             if not started.done():
                 started.set_exception(exc)
-                started.exception()
+        finally:
+            if not started.done():
+                started.set_exception(RuntimeError("the event loop ended"))
+            started.exception()  # whoever waits for it knows
 
     # --- a request ----------------------------------------------------------------------------------
 
     async def _serve(self, loop: asyncio.AbstractEventLoop, scope: Scope, receive: Receive, send: Send) -> None:
         listener, watcher = self._listener, self._watcher
-        if listener is None or watcher is None:
-            return await _refuse(send, scope, 503, "the server has shut down")
-        link = self._links.pop() if self._links else AsgiLink(listener.connect(), loop, self._forget)
+        if self._links:
+            link = self._links.pop()
+        elif listener is None or listener.endpoint.closing:
+            return await _refuse(send, scope, 503, "the server is shutting down")
+        else:
+            link = AsgiLink(listener.connect(), loop, self._forget)
         outer = _scope.get()
         _scope.set(scope)
         try:
@@ -266,7 +272,8 @@ class AsgiApp:
                     link.close()
 
     @staticmethod
-    async def _wait(link: AsgiLink, watcher: Watcher, receive: Receive) -> bool:
+    async def _wait(link: AsgiLink, watcher: Watcher | None, receive: Receive) -> bool:
+        assert watcher is not None
         watcher.soon(link, receive)
         await link.wait()
         return True
