@@ -17,7 +17,7 @@ from click.core import ParameterSource
 from headrace.cli.app import Failure, complain
 from headrace.cli.leave import leave_within
 from headrace.cli.options import GroupedCommand, limit_options, limits_of
-from headrace.cli.target import load_server
+from headrace.cli.target import load_application, load_server
 
 if TYPE_CHECKING:
     from headrace.cli.guest import AsgiGuest, Guest
@@ -48,6 +48,7 @@ socket at Ctrl-C or SIGTERM, when requests in flight have been answered (--drain
 @click.option("--unix", metavar="PATH", help="Serve line streams on a unix socket.")
 @click.option("--tcp", metavar="HOST:PORT", help="Serve line streams on TCP.")
 @click.option("--path", metavar="PATH", default="/mcp", show_default=True, help="The HTTP endpoint.")
+@click.option("--beside", metavar="TARGET", help="An ASGI application for all other paths of --http: module:attr.")
 @click.option("--allow-host", metavar="HOST", multiple=True, help="Host names HTTP requests may be for. Repeatable.")
 @click.option("--allow-origin", metavar="ORIGIN", multiple=True, help="Web origins that may call. Repeatable.")
 @click.option("--cors-origin", metavar="ORIGIN", multiple=True, help="Origins that get CORS headers. Repeatable.")
@@ -100,6 +101,8 @@ def command(ctx: click.Context, /, target: str, with_traceback: bool, log_level:
         given = ctx.get_parameter_source("log_level") is ParameterSource.COMMANDLINE
         with _logging(log_level.upper(), given=given):
             server = load_server(target, with_traceback=with_traceback)
+            if options["beside"] is not None:
+                options["beside"] = load_application(options["beside"], with_traceback=with_traceback)
         server.set_limits(limits_of(options, server.limits))
         _refuse_what_it_has_not(server, ctx, options)
         _host(server, loop, with_traceback, claimed, at_terminal, options)
@@ -107,7 +110,7 @@ def command(ctx: click.Context, /, target: str, with_traceback: bool, log_level:
 
 
 _OF_HTTP = (
-    "path", "allow_host", "allow_origin", "cors_origin", "json_only", "no_resume", "retry_interval", "legacy_sse",
+    "path", "beside", "allow_host", "allow_origin", "cors_origin", "json_only", "no_resume", "retry_interval", "legacy_sse",
     "sealed_sessions", "stateless",
 )  # fmt: skip
 
@@ -139,6 +142,7 @@ def _http_options(options: dict[str, Any]) -> dict[str, Any]:
     """What was typed as :class:`headrace.transports.http_options.HttpOptions`."""
     of = {
         "path": ("path", options["path"]),
+        "beside": ("beside", options["beside"]),
         "allow_host": ("allowed_hosts", list(options["allow_host"]) or None),
         "allow_origin": ("allowed_origins", list(options["allow_origin"]) or None),
         "cors_origin": ("cors_origins", list(options["cors_origin"]) or None),

@@ -20,7 +20,7 @@ from headrace.cli.guest import AsgiGuest, Guest, guest_of, is_guest
 if TYPE_CHECKING:
     from headrace.server.app import Server
 
-__all__ = ("command_of", "load_server")
+__all__ = ("command_of", "load_application", "load_server")
 
 _TARGET = re.compile(r"(?:.*\.py|[A-Za-z_][\w.]*(?=:))(?::[A-Za-z_][\w.]*)?")
 
@@ -40,16 +40,39 @@ def load_server(target: str, *, with_traceback: bool = False) -> Server | Guest 
     where this is an MCP server or a function; else ``mcp`` or ``server``; else the only MCP server of the module.
     Raises click.UsageError for a target that does not exist, Failure when its code raises.
     """
+    module, place, attribute = _module(target, with_traceback)
+    return _find(module, place, attribute, with_traceback)
+
+
+def load_application(target: str, *, with_traceback: bool = False) -> Any:
+    """The ASGI application named by ``module:attr`` or ``file.py:attr``; attr is ``app`` where none is named, and may
+    be a function without arguments that makes it. Raises as :func:`load_server` does."""
+    from headrace.integrations.hosts import is_asgi
+
+    module, place, attribute = _module(target, with_traceback)
+    name = f"{place}:{attribute or 'app'}"
+    found: Any = module
+    for part in (attribute or "app").split("."):
+        found = getattr(found, part, _MISSING)
+        if found is _MISSING:
+            raise click.UsageError(f"{place} has no {attribute or 'app'!r}")
+    if not is_asgi(found) and inspect.isfunction(found) and not inspect.signature(found).parameters:
+        found = _made(found, name, with_traceback)
+    if not callable(found) or inspect.isclass(found):
+        raise click.UsageError(f"{name} is a {type(found).__name__}, not an ASGI application")
+    return found
+
+
+def _module(target: str, with_traceback: bool) -> tuple[ModuleType, str, str | None]:
     place, attribute = _split(target)
     try:
-        module = _import(place)
+        return _import(place), place, attribute
     except (click.UsageError, KeyboardInterrupt):
         raise
     except BaseException as exc:
         if with_traceback:
             traceback.print_exception(exc)
         raise Failure(f"importing {place} failed: {_describe(exc)}") from exc
-    return _find(module, place, attribute, with_traceback)
 
 
 def _split(target: str) -> tuple[str, str | None]:
@@ -109,14 +132,7 @@ def _find(module: ModuleType, place: str, attribute: str | None, with_traceback:
     name = f"{place}:{attribute}"
     server = _hosted(found, name)
     if server is None and callable(found):
-        try:
-            found = found()
-        except KeyboardInterrupt:
-            raise
-        except BaseException as exc:
-            if with_traceback:
-                traceback.print_exception(exc)
-            raise Failure(f"{name} raised: {_describe(exc)}") from exc
+        found = _made(found, name, with_traceback)
         server = _hosted(found, name)
     if server is None:
         raise click.UsageError(
@@ -124,6 +140,17 @@ def _find(module: ModuleType, place: str, attribute: str | None, with_traceback:
             "or an ASGI application"
         )
     return server
+
+
+def _made(function: Any, name: str, with_traceback: bool) -> Any:
+    try:
+        return function()
+    except KeyboardInterrupt:
+        raise
+    except BaseException as exc:
+        if with_traceback:
+            traceback.print_exception(exc)
+        raise Failure(f"{name} raised: {_describe(exc)}") from exc
 
 
 def _default(module: ModuleType) -> str:
