@@ -160,9 +160,9 @@ def canned(reply: bytes) -> Iterator[Place]:
 
 @contextlib.contextmanager
 def canned_body(kind: str, body: bytes) -> Iterator[Place]:
-    """A canned body behind uvicorn or granian: see peers/asgi_canned.py."""
+    """A canned body behind our ASGI host, uvicorn or granian: see peers/asgi_canned.py."""
     port = free_port()
-    python = BENCH_PYTHON if kind.startswith("granian") else PEERS_PYTHON
+    python = sys.executable if kind == "headrace" else BENCH_PYTHON if kind.startswith("granian") else PEERS_PYTHON
     command = [python, str(PEERS / "asgi_canned.py"), kind, str(port), write_file(body, "body")]
     with process(command, port, cwd=PEERS) as place:
         yield place

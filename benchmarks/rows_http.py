@@ -72,9 +72,10 @@ def small_calls(record: Record) -> None:
         asgi: list[Subject] = []
         for kind, name in (
             ("uvicorn", "uvicorn on uvloop and httptools, canned ASGI reply"),
+            ("headrace", "headrace as ASGI host, the same canned ASGI reply"),
             ("granian-asgi", "granian on uvloop, canned ASGI reply"), ("granian-rsgi", "granian on uvloop, canned RSGI reply"),
         ):  # fmt: skip
-            if kind == "uvicorn" or record.everything:
+            if kind in ("uvicorn", "headrace") or record.everything:
                 try:
                     at = stack.enter_context(canned_body(kind, body))
                     asgi.append(subject(name, at, fixed, connections=64, seconds=seconds, group="http server"))
@@ -115,6 +116,8 @@ def small_calls(record: Record) -> None:
             record.unmeasured("Peers on the first row", what, f">= {limit:.0f} x")
     if asgi and asgi[0].rounds and "uvicorn" in asgi[0].name:
         record.ratio("Peers on the first row", "uvicorn with a canned ASGI reply costs more by", asgi[0], ours_first, 4, least=True)
+        if len(asgi) > 1 and asgi[1].rounds and "headrace" in asgi[1].name:
+            record.ratio("Peers on the first row", "... and more than headrace with the same ASGI application by", asgi[0], asgi[1], 2, least=True)
 
 
 def one_connection(record: Record) -> None:

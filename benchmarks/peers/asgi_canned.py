@@ -1,8 +1,10 @@
 """What an ASGI or RSGI server costs alone: every request is answered with the same body, unread.
 
-`asgi_canned.py uvicorn|granian-asgi|granian-rsgi PORT BODY_FILE`: uvicorn on uvloop and httptools, granian on uvloop with one worker.
+`asgi_canned.py headrace|uvicorn|granian-asgi|granian-rsgi PORT BODY_FILE`: headrace on uvloop, uvicorn on uvloop and
+httptools, granian on uvloop with one worker.
 """
 
+import asyncio
 import os
 import sys
 
@@ -33,12 +35,24 @@ async def rsgi(scope, protocol):
     protocol.response_bytes(200, RSGI_HEADERS, BODY)
 
 
+async def hosted(port: int) -> None:
+    from headrace.transports.asgi import serve
+
+    await serve(asgi, host="127.0.0.1", port=port)
+    await asyncio.get_running_loop().create_future()
+
+
 def main() -> None:
     kind, port, path = sys.argv[1], int(sys.argv[2]), sys.argv[3]
     if kind == "uvicorn":
         import uvicorn
 
         uvicorn.run(asgi, host="127.0.0.1", port=port, loop="uvloop", http="httptools", lifespan="off", log_level="error", access_log=False)
+    elif kind == "headrace":
+        import uvloop
+
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(hosted(port))
     else:
         from granian import Granian
         from granian.constants import Interfaces, Loops
