@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import anyio
-from anyio import CancelScope
 from mcp.shared.exceptions import MCPError, NoBackChannelError
 from mcp.shared.jsonrpc_dispatcher import handler_exception_to_error_data
 from mcp_types import CONNECTION_CLOSED
 
 from headrace.errors import RpcError
 from headrace.integrations.mcp_sdk.json import encode
+from headrace.integrations.mcp_sdk.scopes import CancelScope
 from headrace.jsonrpc import INTERNAL_ERROR
 from headrace.transports.plain.exchange import decode
 

@@ -15,8 +15,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 import anyio
-import anyio.lowlevel
-from anyio import CancelScope
 from mcp.shared.dispatcher import run_notify_intercept
 from mcp.shared.exceptions import MCPError
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
@@ -27,6 +25,7 @@ from typing_extensions import TypeVar
 from headrace.errors import ConnectionClosed, HeadraceError, RemoteProtocolError, RequestTimeout, RpcError
 from headrace.integrations.mcp_sdk.contexts import MessageContext, RequestContext, closed_error
 from headrace.integrations.mcp_sdk.json import encode
+from headrace.integrations.mcp_sdk.scopes import CancelScope, checkpoint_if_cancelled
 from headrace.integrations.mcp_sdk.tracing import KEEPS_META, silent, span
 from headrace.jsonrpc import R5
 from headrace.limits import DEFAULT, Limits
@@ -170,7 +169,7 @@ class HeadraceDispatcher(JSONRPCDispatcher[TransportT]):
             opts = {}
         sink = within._exchange.sink if isinstance(within, RequestContext) else channel.sink
         # A caller that is cancelled already sends nothing; one whose peer does not read waits.
-        await anyio.lowlevel.checkpoint_if_cancelled()
+        await checkpoint_if_cancelled()
         while (drained := sink.wait_drained()) is not None:
             await drained
             if self._closed:
@@ -261,7 +260,7 @@ class HeadraceDispatcher(JSONRPCDispatcher[TransportT]):
         if channel is None or mux is None:
             self._early.append((method, params, opts))
             return
-        await anyio.lowlevel.checkpoint_if_cancelled()
+        await checkpoint_if_cancelled()
         body = None if params is None else encode(params)
         if within is not None:
             sink = within._exchange.sink
