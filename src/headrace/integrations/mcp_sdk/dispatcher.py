@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 import anyio
-from mcp.shared.dispatcher import run_notify_intercept
+from mcp.shared.dispatcher import as_request_id, coerce_request_id, run_notify_intercept
 from mcp.shared.exceptions import MCPError
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.transport_context import TransportContext
@@ -439,6 +439,8 @@ class HeadraceDispatcher(JSONRPCDispatcher[TransportT]):
         if params is not None and type(params) is not dict:
             self._unreadable(RemoteProtocolError(f"the params of {method} are no object"))
             return
+        if method == "notifications/cancelled" and params is not None:
+            self._cancel_alike(as_request_id(params.get("requestId")))
         if run_notify_intercept(self._intercept, method, params):
             return
         try:
@@ -448,6 +450,16 @@ class HeadraceDispatcher(JSONRPCDispatcher[TransportT]):
             return
         context = MessageContext(self, transport)
         self._aside(f"notification handler for {method!r} raised", self._on_notify, context, method, params)
+
+    def _cancel_alike(self, id: str | int | None) -> None:
+        """A cancel that names its request in another spelling ("7" for 7) means it all the same."""
+        if id is None:
+            return
+        key = coerce_request_id(id)
+        alike = [each for each in self._busy if coerce_request_id(each.request_id) == key]
+        if not any(each._cancelled for each in alike):
+            for context in alike:
+                context._exchange.cancel()
 
     def _unreadable(self, exc: Exception) -> None:
         """Input that is no message."""
