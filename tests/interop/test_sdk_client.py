@@ -29,20 +29,22 @@ def targets(peers, place):
             yield paged, url
 
 
-@pytest.fixture(scope="module", params=["ours-stdio", "ours-http", "theirs-stdio", "theirs-http"])
-def place(request):
-    return request.param
+PLACES = [
+    *(("legacy", "ours-stdio"), ("legacy", "ours-http"), ("legacy", "theirs-stdio"), ("legacy", "theirs-http")),
+    *(("auto", "ours-stdio"), ("auto", "ours-http"), ("auto", "theirs-http")),
+]
 
 
-@pytest.fixture(scope="module", params=["legacy", "auto"])
-def look(request, peers, place):
+@pytest.fixture(scope="module", params=PLACES, ids="-".join)
+def look(request, peers):
     """Runs the client in one way; what it saw."""
     kept = {}
+    mode, place = request.param
 
     def run(way):
         if way not in kept:
             with targets(peers, place) as (paged, target):
-                command = [peers, CLIENT, way, LOOPS[way], request.param, paged, target]
+                command = [peers, CLIENT, way, LOOPS[way], mode, paged, target]
                 kept[way] = run_json(command, env={"PYTHONPATH": str(SOURCE)})
         return kept[way]
 

@@ -466,7 +466,9 @@ async def trial_auth_flow(client_of):
         assert 2 <= len(fetched) <= 7
         assert fetched[0].body == b"grant_type=x"
         assert len([r for r in calls(requests) if r.headers["authorization"] == "Bearer new"]) == 6
-        assert "GET" in [r.method for r in requests if r.headers.get("authorization") == "Bearer new"]
+        welcome = [r.method for r in requests if r.headers.get("authorization") == "Bearer new"]
+        assert "GET" in welcome
+        assert welcome[-1] == "DELETE"
         for request in requests:
             request.gone.set()
 

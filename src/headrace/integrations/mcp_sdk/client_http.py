@@ -36,6 +36,7 @@ __all__ = ("Carrier", "HttpTransport", "http_transport")
 log = logging.getLogger("headrace.mcp")
 
 _STREAM_GRACE = 1.0  # seconds a server has to open its own event stream before the first call goes out
+_DELETE_TIMEOUT = 1.0  # seconds that closing waits for the answer to DELETE (B64)
 _VERSION = "mcp-protocol-version"
 _SPOKEN = frozenset((_VERSION, "mcp-method"))  # what the channel says itself
 
@@ -252,9 +253,26 @@ class Carrier:
             try:
                 if not self._terminate:
                     self.channel.session_id = None
+                elif self.channel.session_id is not None and not self.bridge.direct:
+                    await self._terminated()
                 await self.channel.close()
             finally:
                 await self.bridge.aclose()
+
+
+    async def _terminated(self) -> None:
+        """The end of the session (HO-33) under the flow or the hooks."""
+
+        async def attempt(own: bytes | None) -> None:
+            if (answer := self.channel.delete_session(own)) is not None:
+                await answer
+
+        with anyio.move_on_after(_DELETE_TIMEOUT):
+            try:
+                await self.authorized("DELETE", None, attempt)
+            except Exception as exc:  # also what a flow raises: the end is not the place for it
+                log.debug("the session was not ended: %s", exc)
+        self.channel.session_id = None
 
 
 class HttpTransport:
