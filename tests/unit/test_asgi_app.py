@@ -484,7 +484,7 @@ def test_authenticate(run, wait):
     server = make_server()
 
     @server.tool
-    def who(ctx: Context) -> str:
+    async def who(ctx: Context) -> str:
         return ctx.principal
 
     async def body(app):

@@ -56,7 +56,7 @@ def server_with_life(steps, fail=None):
     server.log = logging.getLogger("headrace.test")
 
     @server.tool
-    def state(ctx: Context) -> str:
+    async def state(ctx: Context) -> str:
         return ctx.lifespan
 
     return server
