@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 from hypothesis import given, settings
@@ -49,7 +50,7 @@ def test_b54_scopes(fields, cuts, length, query):
         async with living(app):
             call = Call(app, scope_of("POST", "/mcp", [*headers, *fields], query=query))
             marks = sorted({min(cut, len(data)) for cut in cuts} | {0, len(data)})
-            pieces = [data[a:b] for a, b in zip(marks, marks[1:], strict=False)]
+            pieces = [data[a:b] for a, b in pairwise(marks)]
             for number, piece in enumerate(pieces, 1):
                 call.tell(piece, number < len(pieces))
             return await call.start().over()
