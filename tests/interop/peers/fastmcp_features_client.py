@@ -74,8 +74,10 @@ async def main():
         tools = await client.list_tools()
         seen["tools"] = {tool.name: tool.model_dump(exclude_none=True) for tool in tools}
         seen["resources"] = sorted(str(each.uri) for each in await client.list_resources())
-        seen["templates"] = sorted(str(vars(each).get("uri_template") or vars(each).get("uriTemplate"))
-                                   for each in await client.list_resource_templates())
+        seen["templates"] = sorted(
+            str(vars(each).get("uri_template") or vars(each).get("uriTemplate"))
+            for each in await client.list_resource_templates()
+        )
         seen["prompts"] = sorted(each.name for each in await client.list_prompts())
         for name, arguments in {
             "echo": {"text": "é€😀"}, "add": {"a": 1}, "shaped": {}, "point": {"x": 1, "y": 2.5},
@@ -85,7 +87,10 @@ async def main():
         }.items():  # fmt: skip
             await attempt(seen, name, client.call_tool(name, arguments))
         await attempt(seen, "bad arguments", client.call_tool("add", {"a": "one"}))
-        trace = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "com.example/own": {"a": [1]}}
+        trace = {
+            "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+            "com.example/own": {"a": [1]},
+        }
         await attempt(seen, "meta", client.call_tool("meta", {}, meta=trace))
         await attempt(seen, "no meta", client.call_tool("meta", {}))
         await attempt(seen, "remember 1", client.call_tool("remember", {"value": "first"}))

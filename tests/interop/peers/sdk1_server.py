@@ -1,4 +1,5 @@
-"""A server on version 1 of the official Python SDK: `sdk1_server.py stdio`, `sdk1_server.py http PORT` or `... sse PORT`.
+"""A server on version 1 of the official Python SDK: `sdk1_server.py stdio`, `sdk1_server.py http PORT` or `... sse PORT`,
+hosted by headrace where the first word is `headrace-stdio` or `headrace-http` (which takes `stateless` and `json` too).
 
 Handshake era only; with the features that ask the client, and over HTTP with an event store (`http`) or with the
 older HTTP+SSE transport (`sse`).
@@ -129,4 +130,12 @@ async def set_level(level):
 
 
 logging.disable(logging.CRITICAL)
-app.run({"stdio": "stdio", "http": "streamable-http", "sse": "sse"}[sys.argv[1]])
+kind = sys.argv[1]
+if kind.startswith("headrace-"):
+    from headrace.integrations.mcp_sdk_1 import run
+
+    app.settings.stateless_http = "stateless" in sys.argv
+    app.settings.json_response = "json" in sys.argv
+    run(app, http=port or None, legacy_sse="sse" in sys.argv)
+else:
+    app.run({"stdio": "stdio", "http": "streamable-http", "sse": "sse"}[kind])

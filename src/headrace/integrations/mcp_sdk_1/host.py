@@ -6,7 +6,7 @@ import asyncio
 import contextvars
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mcp.shared.message import ServerMessageMetadata
 from mcp.shared.version import SUPPORTED_PROTOCOL_VERSIONS
@@ -15,13 +15,30 @@ from headrace.errors import RpcError, internal_error
 from headrace.integrations.mcp_sdk_1.context import request_of
 from headrace.integrations.mcp_sdk_1.messages import METHODS
 from headrace.integrations.mcp_sdk_1.session import RunningServer
-from headrace.jsonrpc import METHOD_NOT_FOUND, R4, UNSUPPORTED_VERSION
+from headrace.jsonrpc import LATEST_HANDSHAKE, METHOD_NOT_FOUND, R4, UNSUPPORTED_VERSION
 from headrace.limits import Limits
-from headrace.mux import Mux
+from headrace.mux import AnyMethod, Mux, Revision
 from headrace.protocol.session import ServerSession
 from headrace.transports.plain import McpHost, PlainExchange
 
+if TYPE_CHECKING:
+    from headrace.mux import Sink
+    from headrace.wire import Envelope
+
 __all__ = ("StreamHost",)
+
+
+class _LineSession(ServerSession):
+    """A line connection. What comes behind an ``initialize`` that is not answered yet goes to the server as it is: it
+    reads one message after the other."""
+
+    running: RunningServer | None = None
+    opening = False
+
+    def classify(self, envelope: Envelope, sink: Sink) -> Revision:
+        if self.opening and envelope.protocol_version is None and envelope.client_capabilities is None:
+            return self.server.waiting  # type: ignore[no-any-return]
+        return super().classify(envelope, sink)
 
 
 class StreamHost(McpHost):
@@ -72,6 +89,7 @@ class StreamHost(McpHost):
         self._raise = raise_exceptions
         self._around = around
         self._context: contextvars.Context | None = None
+        self.waiting = Revision(LATEST_HANDSHAKE, modern=False, fallback=AnyMethod(self.call))
 
     async def _start(self) -> None:
         await super()._start()
@@ -85,8 +103,11 @@ class StreamHost(McpHost):
     # --- runs of the server ------------------------------------------------------------------------------
 
     def new_session(self) -> tuple[ServerSession, Mux]:
-        session, mux = super().new_session()
-        session.running = self._begin(session, None)  # type: ignore[attr-defined]
+        session = _LineSession(self, self.tables)
+        mux = Mux(self.runtime, session, self.limits)
+        session.bind(mux)
+        self.sessions.add(session)
+        session.running = self._begin(session, None)
         return session, mux
 
     def _begin(self, session: ServerSession | None, plain: PlainExchange | None) -> RunningServer:
@@ -172,7 +193,11 @@ class StreamHost(McpHost):
         if running is None:
             running = session.running = self._begin(session, plain)
             session.store = exchange.mux.gate.sessions
-        return await running.opening(params, plain)
+        session.opening = True
+        try:
+            return await running.opening(params, plain)
+        finally:
+            session.opening = False
 
     def _notified(self, method: str, params: Any, plain: PlainExchange) -> None:
         running: RunningServer | None = getattr(plain.session, "running", None)

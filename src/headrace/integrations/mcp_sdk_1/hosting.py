@@ -147,7 +147,7 @@ async def serve(
     """
     host = host_of(server, **options)
     await hosting.serve(
-        host,  # type: ignore[arg-type]
+        host,
         http=http,
         unix=unix,
         tcp=tcp,
