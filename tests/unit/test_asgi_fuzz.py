@@ -117,9 +117,10 @@ async def peer(r, place):
     async def read():
         if r.random() < 0.2:
             await asyncio.sleep(r.random() * 0.2)
-        while await reader.read(r.choice([100, 65536])):
-            if r.random() < 0.05:
-                await asyncio.sleep(0.01)
+        with contextlib.suppress(OSError, RuntimeError):
+            while await reader.read(r.choice([100, 65536])):
+                if r.random() < 0.05:
+                    await asyncio.sleep(0.01)
 
     reading = asyncio.ensure_future(read())
     data = b"".join(request(r, place) for _ in range(r.randrange(1, 6)))
@@ -132,7 +133,8 @@ async def peer(r, place):
         data = data[: r.randrange(len(data))]
     while data and r.random() > 0.02:
         n = r.choice([1, 10, 1000, 100_000, 10_000_000])
-        writer.write(data[:n])
+        with contextlib.suppress(RuntimeError):  # uvloop, of a transport that is closed
+            writer.write(data[:n])
         data = data[n:]
         if r.random() < 0.3:
             await asyncio.sleep(r.random() * 0.005)
@@ -144,7 +146,7 @@ async def peer(r, place):
         await asyncio.wait([reading], timeout=r.random() * 0.2)
     reading.cancel()
     writer.transport.abort()
-    with contextlib.suppress(OSError, asyncio.CancelledError):
+    with contextlib.suppress(asyncio.CancelledError):
         await reading
 
 

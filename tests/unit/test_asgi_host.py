@@ -870,6 +870,36 @@ def test_receive_can_be_cancelled_and_asked_again(run):
     run(main)
 
 
+def test_looking_for_a_disconnect_leaves_nothing_behind(run):
+    """A request that polls receive() under cancelled scopes for hours holds no more than one that waits once."""
+
+    async def main():
+        import gc
+
+        def futures():
+            return sum(type(each).__name__ == "Future" for each in gc.get_objects())
+
+        async def handle(scope, receive, send):
+            await receive()
+            for _ in range(10):
+                before = futures()
+                for _ in range(100):
+                    waiting = asyncio.ensure_future(receive())
+                    await asyncio.sleep(0)
+                    waiting.cancel()
+                    await asyncio.wait([waiting])
+                grown.append(futures() - before)
+            await answer(send)
+
+        grown = []
+        async with hosted(handle) as (place, _):
+            peer = await place.connect()
+            assert (await peer.ask(place.get())).status == 200
+        assert sum(grown) < 50
+
+    run(main)
+
+
 # --- the connection ---------------------------------------------------------------------------------------
 
 

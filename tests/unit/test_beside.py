@@ -167,6 +167,11 @@ def test_errors_of_the_application_are_its_own(run, caplog):
             assert got.status == 200
             got = await peer.ask(place.request("PUT", content_length="0"))
             assert got.status == 405 and "error" in got.json
+            assert (await peer.ask(page(place))).status == 500
+            # ... where the endpoint recognises the request of before, too.
+            data = place.request(transfer_encoding="chunked") + b"2\r\n{}\r\nzz\r\n"
+            got = await peer.ask(data)
+            assert got.status == 400 and "error" in got.json
 
     run(main)
     assert "swordfish" in caplog.text
@@ -181,9 +186,10 @@ def test_an_application_that_fails_to_start(run):
         with pytest.raises(HeadraceError, match="no disk"):
             async with site(beside=app):
                 pass
-        with pytest.raises(UsageError):
-            async with site(beside=3):
-                pass
+        for name in ("beside", "authenticate", "principal_of"):
+            with pytest.raises(UsageError, match=f"{name}=3 cannot be called"):
+                async with site(**{name: 3}):
+                    pass
 
     run(main)
 

@@ -110,8 +110,8 @@ def command(ctx: click.Context, /, target: str, with_traceback: bool, log_level:
 
 
 _OF_HTTP = (
-    "path", "beside", "allow_host", "allow_origin", "cors_origin", "json_only", "no_resume", "retry_interval", "legacy_sse",
-    "sealed_sessions", "stateless",
+    "path", "beside", "allow_host", "allow_origin", "cors_origin", "json_only", "no_resume", "retry_interval",
+    "legacy_sse", "sealed_sessions", "stateless",
 )  # fmt: skip
 
 

@@ -97,7 +97,7 @@ cdef class RequestLink(Connection):
         cdef int found
         cdef bint same = self.remembered and not h.flags & HR_F_ABSOLUTE
         cdef bint here
-        self.remembered = self.plain = False
+        self.remembered = False
         self.guest = None
         if h.flags & HR_F_ABSOLUTE:
             # The authority of an absolute target replaces Host (RFC 9112 3.2.2).

@@ -362,9 +362,8 @@ cdef class AsgiRequest:
                     self.link.queue().put(b"HTTP/1.1 100 Continue\r\n\r\n", 25)
                     self.link.wake()
             waiter = self.host.runtime.create_future()
-            if self.waiters is None:
-                self.waiters = []
-            self.waiters.append(waiter)
+            # Some only look whether there is something, again and again: what was cancelled is forgotten.
+            self.waiters = [waiter] if self.waiters is None else [w for w in self.waiters if not w.done()] + [waiter]
             await waiter
             message = self.take()
         return message

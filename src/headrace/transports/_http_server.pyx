@@ -302,6 +302,7 @@ cdef class HttpLink(AppLink):
         cdef int kind = hr_http1_request_body(h)
         self.persist = h.flags & HR_F_PERSIST and h.minor == 1
         self.extra = None
+        self.plain = False
         self.expects = h.flags & HR_F_EXPECT_100 and kind != HR_BODY_NONE
         self.is_chunked = kind == HR_BODY_CHUNKED
         self.head_at = p

@@ -70,3 +70,6 @@ def check_options(options: Mapping[str, Any]) -> None:
         raise UsageError("sealed_sessions and stateless exclude each other: a stateless server has no sessions")
     if options.get("authenticate") is not None and options.get("principal_of") is not None:
         raise UsageError("authenticate and principal_of exclude each other: both say whose a request is")
+    for name in ("authenticate", "principal_of", "beside"):
+        if options.get(name) is not None and not callable(options[name]):
+            raise UsageError(f"{name}={options[name]!r} cannot be called")
