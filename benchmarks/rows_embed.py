@@ -21,6 +21,9 @@ from rows_lines import subject as line_subject
 from verify import over_http, over_pipes
 
 IN_FLIGHT = 100
+WARM = 100
+"""Calls before the measured ones on stdio, where every round is a process of its own: what is imported at the first call
+is no part of a call."""
 ERAS = {"session": "2025-11-25 in a session", "modern": "2026-07-28"}
 HOSTS = {"theirs": "its own host", "ours": "headrace"}
 
@@ -120,7 +123,7 @@ def stdio(record: Record) -> None:
         command = peer.on_pipes()
         over_pipes(command, {**os.environ, **peer.env})
         group = "headrace" if peer.name.endswith(HOSTS["ours"]) else "peer"
-        return line_subject(peer.name, command, modern=peer.era == "modern", in_flight=IN_FLIGHT, seconds=record.seconds, group=group)
+        return line_subject(peer.name, command, modern=peer.era == "modern", in_flight=IN_FLIGHT, seconds=record.seconds, group=group, warm=WARM)
 
     pairs = [(guest, _both(record, guest, make), guest.stdio) for guest in GUESTS if guest.stdio is not None]
     record.measure("embed-stdio", f"stdio tools/call of about 150 B, {IN_FLIGHT} in flight", [s for _, pair, _ in pairs for s in pair or ()])
@@ -185,7 +188,7 @@ def _profile(record: Record, where: str, guest: Guest) -> None:
 
         def make(peer: Peer) -> Subject:
             if where == "stdio":
-                return line_subject(peer.name, peer.on_pipes(), in_flight=IN_FLIGHT, seconds=seconds, env=peer.env)
+                return line_subject(peer.name, peer.on_pipes(), in_flight=IN_FLIGHT, seconds=seconds, env=peer.env, warm=WARM)
             place = stack.enter_context(peer.listening())
             return subject(peer.name, place, session_call(open_session(place.port), "echo", ARGUMENTS), connections=64, seconds=seconds)
 
@@ -207,7 +210,7 @@ def _profile(record: Record, where: str, guest: Guest) -> None:
 
 def _one_load(peer: Peer, where: str, seconds: float) -> None:
     if where == "stdio":
-        line_subject(peer.name, peer.on_pipes(), in_flight=IN_FLIGHT, seconds=seconds, env=peer.env).measure()
+        line_subject(peer.name, peer.on_pipes(), in_flight=IN_FLIGHT, seconds=seconds, env=peer.env, warm=WARM).measure()
         return
     with peer.listening() as place:
         subject(peer.name, place, session_call(open_session(place.port), "echo", ARGUMENTS), connections=64, seconds=seconds).measure()

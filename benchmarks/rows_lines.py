@@ -15,11 +15,12 @@ ARGUMENTS = '{"text":"a text of ordinary length","n":5}'
 
 def subject(
     name: str, command: list[str], *, tool: str = "echo", modern: bool = False, in_flight: int, seconds: float,
-    group: str = "", env: dict[str, str] | None = None, echo: bool = False, pinned: bool = False,
+    group: str = "", env: dict[str, str] | None = None, echo: bool = False, pinned: bool = False, warm: int = 0,
 ) -> Subject:  # fmt: skip
-    """``echo``: what answers a line by that line itself."""
+    """``echo``: what answers a line by that line itself. ``warm``: calls before the measured ones."""
     request = call_body(tool, ARGUMENTS, modern=modern, id=RUNNING_ID)
     first = call_body(tool, ARGUMENTS, modern=True, id="1") + "\n" if modern else PING if echo else HANDSHAKE
+    first += "".join(call_body(tool, ARGUMENTS, modern=modern, id=str(number)) + "\n" for number in range(2, 2 + warm))
     expected = '"jsonrpc"' if echo else '"result"'
     return Subject(name, lambda: line_load(command, first, request, in_flight=in_flight, seconds=seconds, env=env, expected=expected, pinned=pinned), group)
 
