@@ -81,10 +81,10 @@ def _mixed(parts: list[tuple[float, dict[str, float]]]) -> dict[str, float]:
     return mixed
 
 
-def shares_of(peer: Peer, where: str, *, make_load: Callable[[Peer], None]) -> dict[str, float]:
-    """Runs the hosted server under cProfile and loads it."""
+def shares_of(peer: Peer, where: str, load: Callable[[Peer], None]) -> dict[str, float]:
+    """Runs the hosted server under cProfile and has it loaded."""
     path = write_file("", "profile")
-    make_load(replace(peer, env={**peer.env, "PROFILE": path}))
+    load(replace(peer, env={**peer.env, "PROFILE": path}))
     if not Path(path).stat().st_size:
         raise Failed(f"{peer.name}, {where}: no profile was written")
     return shares(pstats.Stats(path).stats)  # type: ignore[attr-defined]

@@ -189,15 +189,15 @@ def embedding(run: Run) -> str:
 
 
 def where_time_goes(run: Run) -> str:
-    """The parts of a hosted call, over HTTP and stdio."""
-    tables = [table for id in ("embed-profile-http", "embed-profile-stdio") if (table := table_of(run, id))]
+    """The parts of a hosted call, a column each server and wire."""
+    tables = [table for table in run["tables"] if table["id"] == "embed-profile"]
     if not tables:
         return "Not measured in this run.\n"
     names = [*dict.fromkeys(row["name"] for table in tables for row in table["rows"][:-1]), "together"]
-    lines = ["| | " + " | ".join("HTTP" if t["id"].endswith("http") else "stdio" for t in tables) + " |", "|---" + "|---:" * len(tables) + "|"]
+    lines = ["| us a call | " + " | ".join(table["of"] for table in tables) + " |", "|---" + "|---:" * len(tables) + "|"]
     for name in names:
         found = [next((row["cpu_us"] for row in table["rows"] if row["name"] == name), None) for table in tables]
-        lines.append(f"| {name} | " + " | ".join("" if value is None else f"{number(value)} us" for value in found) + " |")
+        lines.append(f"| {name} | " + " | ".join("" if value is None else number(value) for value in found) + " |")
     return "\n".join(lines) + "\n"
 
 

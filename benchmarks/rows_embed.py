@@ -173,44 +173,50 @@ def _client(name: str, job: str) -> Subject:
     return Subject(name, lambda: run_client(command), "peer" if name.endswith(WAYS["theirs"]) else "headrace")
 
 
+PLAIN = "plain"
+PROFILED = ("MCPServer", "FastMCP 4")
+NOT_PROFILED = 3.5
+"""Seconds of load before a profile begins, and some for the start: see peers/sdk_hosting.py."""
+
+
 def profile(record: Record) -> None:
     """Where the time of a hosted call goes: what carrying costs is measured with a handler that does nothing, the rest is
     divided as cProfile sees it."""
-    for where in ("HTTP", "stdio"):
-        _profile(record, where, next(g for g in GUESTS if g.name == "MCPServer" and g.era == "session"))
+    for name in PROFILED:
+        guest = next(each for each in GUESTS if each.name == name and each.era == "session")
+        for where in ("HTTP", "stdio"):
+            _profile(record, where, guest)
 
 
 def _profile(record: Record, where: str, guest: Guest) -> None:
-    plain = Peer("plain", "a handler that does nothing", lambda: [sys.executable, str(PEERS / "plain_host.py")], lambda: "")
+    plain = Peer(PLAIN, "a handler that does nothing", lambda: [sys.executable, str(PEERS / "plain_host.py")], lambda: "")
     hosted = guest.peer("ours")
-    seconds = record.seconds
     with contextlib.ExitStack() as stack:
-
-        def make(peer: Peer) -> Subject:
-            if where == "stdio":
-                return line_subject(peer.name, peer.on_pipes(), in_flight=IN_FLIGHT, seconds=seconds, env=peer.env, warm=WARM)
-            place = stack.enter_context(peer.listening())
-            return subject(peer.name, place, session_call(open_session(place.port), "echo", ARGUMENTS), connections=64, seconds=seconds)
-
-        both = [make(hosted), make(plain)]
+        both = [_loaded(stack, peer, where, record.seconds) for peer in (hosted, plain)]
         interleave(both, record.rounds, record.until)
         total, carrying = (s.median("server_cpu_us") for s in both)
-    shares = shares_of(hosted, where, make_load=lambda peer: _one_load(peer, where, seconds))
+
+    def load(peer: Peer) -> None:
+        with contextlib.ExitStack() as stack:
+            _loaded(stack, peer, where, record.seconds + NOT_PROFILED).measure()
+
     rest = max(total - carrying, 0.0)
     rows = [{"name": "carrying: framing, JSON, session (headrace)", "cpu_us": round(carrying, 2)}]
-    rows += [{"name": name, "cpu_us": round(rest * share, 2)} for name, share in shares.items()]
+    rows += [{"name": name, "cpu_us": round(rest * share, 2)} for name, share in shares_of(hosted, where, load).items()]
     rows.append({"name": "together", "cpu_us": round(total, 2)})
     title = f"Where the time of a call goes, {guest.title} on headrace, {where}"
     print(title)
     for row in rows:
         print(f"  {row['name']:<58}{row['cpu_us']:>11,.2f} us CPU")
     print(flush=True)
-    record.tables.append({"id": f"embed-profile-{where.lower()}", "title": title, "rows": rows})
+    record.tables.append({"id": "embed-profile", "of": f"{guest.name}, {where}", "title": title, "rows": rows})
 
 
-def _one_load(peer: Peer, where: str, seconds: float) -> None:
+def _loaded(stack: contextlib.ExitStack, peer: Peer, where: str, seconds: float) -> Subject:
+    """A server under the load of its row, until ``stack`` ends."""
     if where == "stdio":
-        line_subject(peer.name, peer.on_pipes(), in_flight=IN_FLIGHT, seconds=seconds, env=peer.env, warm=WARM).measure()
-        return
-    with peer.listening() as place:
-        subject(peer.name, place, session_call(open_session(place.port), "echo", ARGUMENTS), connections=64, seconds=seconds).measure()
+        return line_subject(peer.name, peer.on_pipes(), in_flight=IN_FLIGHT, seconds=seconds, env=peer.env, warm=WARM)
+    place = stack.enter_context(peer.listening())
+    if peer.key != PLAIN:
+        over_http(peer, place)
+    return subject(peer.name, place, session_call(open_session(place.port), "echo", ARGUMENTS), connections=64, seconds=seconds)

@@ -16,6 +16,8 @@ _NAMES = {str: "string", int: "integer", float: "number"}
 
 where, mode, level, by = (sys.argv[1:] + ["", "default", "high", "theirs"][len(sys.argv) - 1 :])[:4]
 fast = mode == "fast"
+PROFILED_AFTER = 3.0
+"""Seconds after the start: what is imported at the first calls is no part of a call."""
 
 
 def schema_of(tool: Any) -> dict[str, Any]:
@@ -39,8 +41,9 @@ def on_headrace(app: Any, where: str, fast: bool) -> None:
         return
     profiler = cProfile.Profile()
     try:
-        profiler.runcall(integration.run, app, **how)
+        integration.run(app, on_ready=lambda _: asyncio.get_running_loop().call_later(PROFILED_AFTER, profiler.enable), **how)
     finally:
+        profiler.disable()
         profiler.dump_stats(profile)
 
 
