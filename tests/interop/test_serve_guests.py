@@ -1,5 +1,6 @@
 """`headrace serve` on servers of other SDKs: where they are served, options that were typed, and what is refused."""
 
+import asyncio
 import json
 import os
 import re
@@ -42,19 +43,24 @@ def guest(request, tmp_path_factory):
     return request.getfixturevalue(python), target, name
 
 
-async def talk(url, name, **options):
-    async with connect(url, **options) as client:
-        assert client.server_info.name == name
-        assert (await client.call_tool("echo", {"text": "é"})).text == "é"
-        return client.protocol_version
+def talk(url, name, **options):
+    """A call with our client; gives the revision that was spoken."""
+
+    async def trial():
+        async with connect(url, **options) as client:
+            assert client.server_info.name == name
+            assert (await client.call_tool("echo", {"text": "é"})).text == "é"
+            return client.protocol_version
+
+    return asyncio.run(asyncio.wait_for(trial(), 40))
 
 
-def test_options_for_http(run, guest):
+def test_options_for_http(guest):
     python, target, name = guest
     options = ("--path", "/here", "--json-only", "--stateless", "--retry-interval", "1.5", "--allow-host", "example.com")
     with support.hosted(target, *options, "--max-message-bytes", "2000", python=python) as url:
         assert url.endswith("/here")
-        run(lambda: talk(url, name, revision="2025-11-25"))
+        talk(url, name, revision="2025-11-25")
         hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
         body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello})
 
@@ -70,16 +76,16 @@ def test_options_for_http(run, guest):
         assert post(body.replace("test", "x" * 3000), "example.com").startswith("http/1.1 413")
 
 
-def test_http_by_itself(run, guest):
+def test_http_by_itself(guest):
     """Sessions and event streams, as the server has them on its own host; the newest revision where the SDK has it."""
     python, target, name = guest
     with support.hosted(target, python=python) as url:
-        assert run(lambda: talk(url, name, revision="2025-11-25")) == "2025-11-25"
-        newest = run(lambda: talk(url, name))
+        assert talk(url, name, revision="2025-11-25") == "2025-11-25"
+        newest = talk(url, name)
         assert newest == ("2025-11-25" if python == support.PEERS_1 else "2026-07-28")
 
 
-def test_sockets(run, guest, tmp_path):
+def test_sockets(guest, tmp_path):
     python, target, name = guest
     command = support.serve_command(target, "--unix", str(tmp_path / "s"), "--tcp", "127.0.0.1:0", python=python)
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, bufsize=0)
@@ -90,23 +96,23 @@ def test_sockets(run, guest, tmp_path):
             assert line, "the server ended"
             found += re.findall(rf"^headrace: serving {name} on (\S+)$", line.strip())
         for address in found:
-            run(lambda address=address: talk(address, name))
+            talk(address, name)
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0
     finally:
         support.end(process)
 
 
-def test_standard_streams(run, guest):
+def test_standard_streams(guest):
     """They are served without an option, whatever settings the SDK finds in the environment."""
     python, target, name = guest
     command = ["env", "FASTMCP_TRANSPORT=http", *support.serve_command(target, python=python)]
-    run(lambda: talk(command, name))
+    talk(command, name)
 
 
-def test_what_it_has_not_is_refused(guest):
-    python, target, _ = guest
-    command = support.serve_command(target, "--http", "127.0.0.1:0", "--sealed-sessions", python=python)
+def test_what_it_has_not_is_refused(peers):
+    _, target, _ = GUESTS["MCPServer"]
+    command = support.serve_command(target, "--http", "127.0.0.1:0", "--sealed-sessions", python=peers)
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=50)
     assert done.returncode == 2 and "lives in its process; use --stateless" in done.stderr.splitlines()[-1]
 
@@ -119,10 +125,11 @@ def test_asgi_alone(peers, curl, tmp_path):
         "app = Starlette(routes=[Route('/health', health)])\n"
     )
     target = tmp_path / "web.py"
-    with support.hosted(target, python=peers) as url:
-        url = url.rstrip("/")
-        done = subprocess.run([curl, "-s", f"{url}/health"], capture_output=True, text=True, timeout=30)
-        assert done.stdout == "well /health"
+    with support.hosted(target, "--allow-host", "web.example.com", python=peers) as url:
+        for host, answer in (("127.0.0.1", "well /health"), ("web.example.com", "well /health"), ("other.example.com", "")):
+            command = [curl, "-s", f"{url.rstrip('/')}/health", "-H", f"Host: {host}"]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+            assert done.stdout == answer if answer else "well" not in done.stdout
     for options, text in (((), "say --http HOST:PORT"), (("--http", "0", "--stateless"), "--stateless is for MCP servers")):
         command = support.serve_command(target, *options, python=peers)
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=50, env=dict(os.environ))

@@ -76,7 +76,7 @@ def test_asgi_applications(load):
     ):
         with pytest.raises(click.UsageError, match=text):
             found.check(options, set(typed))
-    found.check({"http": "0", "unix": None, "tcp": None}, set())
+    found.check({"http": "0", "unix": None, "tcp": None}, {"allow_host"})
 
 
 def test_what_an_integration_needs_is_named(load, monkeypatch):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -98,16 +97,19 @@ class AsgiGuest:
         what = f"{self._called} is an ASGI application"
         if not options["http"]:
             raise click.UsageError(f"{what}, which is served over HTTP: say --http HOST:PORT")
+        typed = typed - {"allow_host"}
         other = next((name for name in ("unix", "tcp") if options[name]), None) or next(iter(sorted(typed)), None)
         if other is not None:
             raise click.UsageError(f"{what}: --{other.replace('_', '-')} is for MCP servers")
 
-    async def serve(self, *, http: Any, on_ready: Callable[[list[str]], Any], **_: Any) -> None:
+    async def serve(
+        self, *, http: Any, on_ready: Callable[[list[str]], Any], allowed_hosts: list[str] | None = None, **_: Any
+    ) -> None:
         from headrace.transports.address import parse_address
+        from headrace.transports.asgi import serve
 
         host, port = parse_address(http)
-        serve = import_module("headrace.transports.asgi").serve
-        listener = await serve(self._app, host=host, port=port, limits=self.limits)
+        listener = await serve(self._app, host=host, port=port, allowed_hosts=allowed_hosts, limits=self.limits)
         try:
             on_ready([listener.url])
             await asyncio.get_running_loop().create_future()
