@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ BLOCKS = re.findall(r"```(\w*)\n(.*?)```", GUIDE, re.S)
 PROGRAMS = {re.match(r"# (\w+\.py)\n", body)[1]: body for kind, body in BLOCKS if kind == "python"}
 PRINTED = {
     re.match(r"# (\w+\.py)\n", body)[1]: printed
-    for (kind, body), (then, printed) in zip(BLOCKS, BLOCKS[1:], strict=False)
+    for (kind, body), (then, printed) in pairwise(BLOCKS)
     if kind == "python" and then == "text"
 }
 COMMANDS = [line for kind, body in BLOCKS if kind == "" for line in body.splitlines()]

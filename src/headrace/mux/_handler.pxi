@@ -40,7 +40,7 @@ cdef class Revision:
     cdef Handler find(self, const hr_token *method):
         cdef bytes name
         cdef object found
-        if token_is(method, self.last_method):
+        if token_is(method, self.last_method) and self.last_handler is not None:
             return self.last_handler
         if method.escaped:
             name = token_str(method).encode("utf-8", "surrogatepass")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.limits import DEFAULT, Limits
 from headrace.transports.plain.exchange import PlainExchange, decode, params_of
+from headrace.transports.plain.lifespan import Lifespan
 from headrace.transports.runtime import make_runtime
 from headrace.transports.shield import shielded
 from headrace.transports.workers import WorkerPool
@@ -39,7 +40,8 @@ class Host(ABC):
     :param raw: hand params over as bytes of JSON (None without any) instead of decoded.
     :param name: names the host in logs.
     :param lifespan: ``lifespan(host)``, an async context manager entered before the first connection and left
-        after the last one; what it yields is :attr:`lifespan_state`.
+        after the last one, in a task of its own; what it yields is :attr:`lifespan_state`. If it ends before, for what
+        it runs in the background, whoever is inside of :meth:`running` gets its exception.
     :param limits: bounds, see :class:`headrace.limits.Limits`.
     """
 
@@ -63,10 +65,11 @@ class Host(ABC):
         self._lifespan = lifespan
         self._runtime: Runtime | None = None
         self._workers: WorkerPool | None = None
-        self._exit_stack: contextlib.AsyncExitStack | None = None
+        self._span: Lifespan | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lock = asyncio.Lock()
         self._users = 0
+        self._user_tasks: set[asyncio.Task[Any]] = set()
         self._tasks: set[Any] = set()
 
     def __repr__(self) -> str:
@@ -148,15 +151,24 @@ class Host(ABC):
             if self._runtime is None:
                 await self._start()
             self._users += 1
+        task = asyncio.current_task()
+        assert task is not None
+        self._user_tasks.add(task)
+        span = self._span
         try:
             yield self
+        except asyncio.CancelledError:
+            if span is None or span.failure is None:
+                raise
+            task.uncancel()
+            raise span.failure from None
         finally:
+            self._user_tasks.discard(task)
             self._users -= 1
             # Whoever holds the lock is starting, and then goes on, or is stopping already.
             with shielded():
                 await lock.acquire()
             try:
-                # Not shielded: scopes that the lifespan entered end here, and scopes are nested.
                 if self._users == 0 and self._runtime is not None:
                     await self._stop()
             finally:
@@ -165,13 +177,18 @@ class Host(ABC):
     async def _start(self) -> None:
         self._workers = WorkerPool(self.limits.worker_threads, f"{self.name}-worker")
         self._runtime = make_runtime(self.limits, self.log, self._workers)
-        self._exit_stack = contextlib.AsyncExitStack()
         try:
             if self._lifespan is not None:
-                self.lifespan_state = await self._exit_stack.enter_async_context(self._lifespan(self))
+                self._span = Lifespan(self._lifespan(self), self._collapsed)
+                self.lifespan_state = await self._span.enter()
         except BaseException:
             self._stopped()
             raise
+
+    def _collapsed(self) -> None:
+        """The lifespan ended by itself: so do all who are inside of :meth:`running`, with what it raised."""
+        for task in list(self._user_tasks):
+            task.cancel()
 
     async def _stop(self) -> None:
         try:
@@ -181,8 +198,9 @@ class Host(ABC):
             if tasks:
                 with shielded():
                     await asyncio.wait(tasks, timeout=1.0)
-            if self._exit_stack is not None:
-                await self._exit_stack.aclose()
+            if self._span is not None:
+                with shielded():
+                    await self._span.leave()
         finally:
             self._stopped()
 
@@ -191,7 +209,7 @@ class Host(ABC):
             self._workers.close()
         self._workers = None
         self._runtime = None
-        self._exit_stack = None
+        self._span = None
         self.lifespan_state = None
 
 
