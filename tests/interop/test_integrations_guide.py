@@ -40,7 +40,7 @@ def folder(tmp_path, monkeypatch, peers):
 
 
 def test_the_guide_has_what_is_run():
-    assert sorted(PROGRAMS) == ["asks.py", "kitchen.py", "library.py"]
+    assert sorted(PROGRAMS) == ["asks.py", "kitchen.py", "library.py", "session.py"]
     assert sum(c.startswith("headrace serve") for c in COMMANDS) == 3 and len(COMMANDS) == 6
 
 
@@ -86,6 +86,12 @@ def test_programs(folder, peers, server):
     finally:
         child.kill()
         child.wait()
+
+
+def test_a_session(folder, peers):
+    """A session of the official SDK on the dispatcher, with a hosted server as its child."""
+    done = subprocess.run([peers, "session.py"], capture_output=True, text=True, timeout=50)
+    assert done.stdout == "hello\n", done
 
 
 def test_the_lines_of_the_readme(folder, peers):
