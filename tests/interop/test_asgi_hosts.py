@@ -70,7 +70,11 @@ def place(request, peers, tmp_path_factory):
         yield url
 
 
-@pytest.mark.parametrize("mode", ["legacy", "auto"])
+# The modern era, which our client speaks behind every host, behind some.
+EACH = [(name, "legacy") for name in HOSTS] + [(name, "auto") for name in ("uvicorn", "granian", "fastapi")]
+
+
+@pytest.mark.parametrize(("place", "mode"), EACH, indirect=["place"])
 def test_official_client(place, peers, mode):
     """Both eras: calls, progress in order, giving up, many at once, questions both ways, resources, changes, pages."""
     seen = run_json([peers, HERE / "peers" / "sdk_client.py", mode, f"{place}/paged", f"{place}/mcp"])
