@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli.app import Failure
+from headrace.errors import UsageError
 from headrace.limits import DEFAULT, Limits
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def guest_of(obj: Any, name: str) -> Guest | AsgiGuest | None:
     if kind is not None:
         try:
             return Guest(obj, kind, kind.integration())
-        except ImportError as exc:
+        except (ImportError, UsageError) as exc:
             text = f"{name} is a {kind.name}, which cannot be hosted here: {exc}"
             raise Failure(f"{text} (pip install 'headrace[{kind.extra}]')") from exc
     return AsgiGuest(obj, name) if is_asgi(obj) else None
