@@ -192,6 +192,20 @@ def test_server_that_cannot_start(peers, host):
     assert b"no database" in errors
 
 
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+def test_servers_of_other_sdks(peers, tmp_path, revision):
+    """`host_of(server).asgi()`: what headrace carries for another SDK is mounted as well."""
+
+    async def body(url):
+        async with connect(f"{url}/mcp", revision=revision) as client:
+            assert (await client.call_tool("where")).text == "/mcp"
+        async with connect(f"{url}/fast/", revision=revision) as client:
+            assert (await client.call_tool("double", {"n": 4})).text == "8"
+
+    with hosted(peers, "uvicorn", "asgi_hosted:guests()", tmp_path / "log") as url:
+        asyncio.run(asyncio.wait_for(body(url), 50))
+
+
 def test_the_page(peers, tmp_path):
     """docs/asgi.md: its web application, a route and a mount with a name in it."""
     for block in re.findall(r"```python\n(.*?)```", (TOP / "docs" / "asgi.md").read_text(), re.S):

@@ -58,6 +58,38 @@ def fastapi():
     return app
 
 
+def guests():
+    """Servers of the official SDK and of FastMCP in one web application, carried by headrace."""
+    from contextlib import asynccontextmanager
+
+    from fastmcp import FastMCP
+    from mcp.server import MCPServer
+    from mcp.server.mcpserver import Context
+    from starlette.applications import Starlette
+    from starlette.routing import Mount, Route
+
+    from headrace.integrations import fastmcp, mcp_sdk
+
+    official, fast = MCPServer("official"), FastMCP("fast")
+
+    @official.tool()
+    async def where(ctx: Context) -> str:
+        return ctx.request_context.request.url.path
+
+    @fast.tool
+    async def double(n: int) -> str:
+        return str(2 * n)
+
+    one, two = mcp_sdk.host_of(official).asgi(), fastmcp.host_of(fast).asgi()
+
+    @asynccontextmanager
+    async def lifespan(app):
+        async with one.lifespan(), two.lifespan():
+            yield
+
+    return Starlette(routes=[Route("/mcp", one), Mount("/fast", two)], lifespan=lifespan)
+
+
 def counted():
     """A server whose lifespan leaves its traces on standard output."""
     from contextlib import asynccontextmanager
