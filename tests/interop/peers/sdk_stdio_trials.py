@@ -15,7 +15,7 @@ from mcp.shared.message import SessionMessage
 from mcp.types import JSONRPCNotification
 from trials import over, run
 
-from headrace.integrations.mcp_sdk import connect, stdio_transport
+from headrace.integrations.mcp_sdk import HeadraceDispatcher, client_dispatch, connect, stdio_transport
 
 SERVER = str(Path(__file__).with_name("mini_server.py"))
 ways = over(streams=Client, dispatcher=connect)
@@ -303,6 +303,20 @@ async def trial_dispatcher_of_session():
         pid = place.child.pid
         assert (await session.call_tool("say", {"text": "x"})).content[0].text == "x"
     assert not runs(pid)
+
+
+async def trial_other_releases():
+    """A release of the SDK without the name that connect() replaces: the client works, over streams."""
+    for patched in (False, True):
+        known = client_dispatch._connects
+        if patched:
+            client_dispatch._connects = lambda client: False
+        try:
+            async with connect([sys.executable, SERVER, "plain"], mode="legacy") as client:
+                assert isinstance(client.session._dispatcher, HeadraceDispatcher) != patched
+                assert await told(client, "say", text="x") == "x"
+        finally:
+            client_dispatch._connects = known
 
 
 if __name__ == "__main__":

@@ -4,6 +4,10 @@ Strategy: headers, cookies, timeouts and a Basic user are read once. Event hooks
 an answer to look at, so where there are such ones each message is put before them as a request of httpx that is never
 sent: what they put into its headers goes out with ours, and they are given the head of our answer. Requests that a
 flow makes itself go through httpx. An OAuth provider of the SDK with a valid token is asked for nothing but that.
+
+Private names of others that are looked at, each with a way on where it is missing: ``_initialized`` of the provider
+(its flow is run instead); ``_transport_for_url``, ``_transport``, ``_pool`` and ``_ssl_context`` of an httpx client (it
+is taken for an ordinary one).
 """
 
 from __future__ import annotations

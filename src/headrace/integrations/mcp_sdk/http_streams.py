@@ -49,13 +49,15 @@ class _Gate(Gate):
 class _Request:
     """One request of the SDK that is not answered yet."""
 
-    __slots__ = ("call", "id", "method", "params", "session", "streams", "superseded", "task")
+    __slots__ = ("call", "id", "kept", "method", "params", "session", "streams", "superseded", "task")
 
     def __init__(self, streams: HttpStreams, model: Any) -> None:
         self.streams = streams
         self.id = model.id
         self.method: str = model.method
         self.params = model.params
+        self.kept: dict[str, Any] = {}
+        """What goes out beside the message: parameters of :meth:`Carrier.options`."""
         self.call: Any = None
         self.task: asyncio.Task[Any] | None = None
         self.session = False
@@ -166,31 +168,23 @@ class HttpStreams:
         if earlier is not None:
             earlier.give_up(None)  # whoever waits under this id waits for the new one now
         self._requests[request.id] = request
-        headers = getattr(metadata, "headers", None)
+        request.kept["headers"] = getattr(metadata, "headers", None)
         if metadata is not None and (metadata.resumption_token or metadata.on_resumption_token_update):
-            kept: dict[str, Any] = {
-                "headers": headers,
-                "resume": metadata.resumption_token,
-                "on_event_id": carrier.teller(metadata.on_resumption_token_update),
-            }
-        else:
-            kept = {"headers": headers}
-        if carrier.bridge.direct:
-            try:
-                self._call(request, None, kept)
-                request.call.future.add_done_callback(request.settled)
-            except HeadraceError as exc:
-                request.fail(exc)
-            if carrier.bridge.auth is not None:
-                request.params = (request.params, kept)
-        else:
-            request.params = (request.params, kept)
+            request.kept["resume"] = metadata.resumption_token
+            request.kept["on_event_id"] = carrier.teller(metadata.on_resumption_token_update)
+        if not carrier.bridge.direct:
             self.authorize(request, None)
+            return
+        try:
+            self._call(request, None)
+            request.call.future.add_done_callback(request.settled)
+        except HeadraceError as exc:
+            request.fail(exc)
 
-    def _call(self, request: _Request, own: bytes | None, kept: dict[str, Any]) -> None:
+    def _call(self, request: _Request, own: bytes | None) -> None:
         carrier = self.carrier
-        params = request.params[0] if type(request.params) is tuple else request.params
-        extra = carrier.options(request.method, own=own, **kept)
+        params = request.params
+        extra = carrier.options(request.method, own=own, **request.kept)
         request.session = carrier.channel.session_id is not None
         request.call = self.mux.call(
             request.method,
@@ -209,17 +203,17 @@ class HttpStreams:
 
     async def _authorized(self, request: _Request, failed: BaseException | None) -> None:
         carrier = self.carrier
-        params, kept = request.params
-        carrier.speak(request.method, kept["headers"])
+        params, headers = request.params, request.kept["headers"]
+        carrier.speak(request.method, headers)
 
         async def attempt(own: bytes) -> None:
-            self._call(request, own, kept)
+            self._call(request, own)
             await request.call
 
         try:
             message = {"jsonrpc": "2.0", "id": request.id, "method": request.method}
             body = to_json(message if params is None else message | {"params": params})  # byte for byte what is sent
-            await carrier.bridge.send("POST", carrier.shown(kept["headers"]), body, attempt, failed)
+            await carrier.bridge.send("POST", carrier.shown(headers), body, attempt, failed)
             self.drop(request)
         except asyncio.CancelledError:
             self.drop(request)
