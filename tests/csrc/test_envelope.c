@@ -234,6 +234,21 @@ static void remembered(void)
     }
 }
 
+/* Bare JSON-RPC: a result may be any value, and nothing else changes. */
+static void any_result(void)
+{
+    static const char *const values[] = { "null", "true", "0", "-1.5e3", "\"x\"", "[1,[2]]", "{}" };
+    char text[128];
+    hr_envelope e;
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        const int length = snprintf(text, sizeof text, "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":%s}", values[i]);
+        CHECK(scan(text, (size_t)length, 256, HR_SCAN_ANY_RESULT, &e) == HR_OK && e.kind == HR_RESULT, "%s", values[i]);
+        CHECK(e.result.n == strlen(values[i]), "%s", values[i]);
+        CHECK(scan(text, (size_t)length, 256, 0, &e) == HR_OK, "%s", values[i]);
+        CHECK(e.kind == (values[i][0] == '{' ? HR_RESULT : HR_INVALID), "%s", values[i]);
+    }
+}
+
 /* MX-32, TK-02: members of params that change how a request is served, wherever their names are only text. */
 static void asking(void)
 {
@@ -282,6 +297,7 @@ int main(void)
     run_vectors();
     rebase();
     remembered();
+    any_result();
     asking();
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, 256 * 1024);

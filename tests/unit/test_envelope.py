@@ -207,3 +207,19 @@ def test_jr20_split_batch():
 def test_jr20_split_batch_refuses(text):
     with pytest.raises(RemoteProtocolError):
         split_batch(text)
+
+
+def test_results_of_any_kind_where_they_are_allowed():
+    """Bare JSON-RPC 2.0 has them; MCP's are objects. What else makes a message invalid does so in both."""
+    for value in (b"null", b"true", b"0", b'"x"', b"[1,[2]]", b"{}", b"-1.5e3"):
+        text = b'{"jsonrpc":"2.0","id":1,"result":' + value + b"}"
+        found = scan_envelope(text, any_result=True)
+        assert (found.kind, found.result) == ("result", value)
+        found = scan_envelope(text, any_result=True, loose=True)
+        assert (found.kind, found.result) == ("result", value)
+        strict = scan_envelope(text)
+        assert (strict.kind, strict.reason) == (
+            ("result", None) if value == b"{}" else ("invalid", "result must be an object"))
+    for text in (b'{"jsonrpc":"2.0","result":1}', b'{"jsonrpc":"2.0","id":1,"result":1,"error":{}}',
+                 b'{"jsonrpc":"2.0","id":1,"error":1}'):
+        assert scan_envelope(text, any_result=True).kind == "invalid"
