@@ -367,6 +367,38 @@ async def trial_server_restarts(client_of):
             assert (await client.call_tool("any", {})).content[0].text == "x"
 
 
+async def trial_header_hints():
+    """A message's own headers go out with it alone, and stand in place of the transport's."""
+
+    async def answer(request):
+        if not await ordinary(request):
+            await request.result(text("x"))
+
+    hint = {"X-Own": "mine", "Authorization": "mine", "mcp-protocol-version": "2025-06-18"}
+    params = {"name": "any", "arguments": {}}
+    for way in ("streams", "dispatcher"):
+        async with scripted(answer) as (url, requests):
+            place = http_transport(url, headers={"Authorization": "all", "X-All": "1"})
+            if way == "dispatcher":
+                dispatcher = place.dispatcher()
+                async with ClientSession(dispatcher=dispatcher) as session:
+                    await session.initialize()
+                    await dispatcher.send_raw_request("tools/call", params, {"headers": hint})
+                    await dispatcher.send_raw_request("tools/call", params, {"headers": {}})
+            else:
+                async with place as (read, write):
+                    for number, headers in enumerate((hint, None)):
+                        request = types.JSONRPCRequest(jsonrpc="2.0", id=number, method="tools/call", params=params)
+                        metadata = None if headers is None else ClientMessageMetadata(headers=headers)
+                        await write.send(SessionMessage(request, metadata))
+                        assert (await read.receive()).message.id == number
+            first, second = calls(requests)
+            assert (first.headers["x-own"], first.headers["authorization"], first.headers["x-all"]) == ("mine", "mine", "1")
+            assert first.headers["mcp-protocol-version"] == "2025-06-18"
+            assert "x-own" not in second.headers
+            assert second.headers["authorization"] == "all"
+
+
 @ways
 async def trial_client_given(client_of):
     """Headers, cookies, user, hooks and timeouts of an httpx client hold here too; what it cannot be is refused."""
