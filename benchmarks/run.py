@@ -44,10 +44,10 @@ SECTIONS: dict[str, tuple[Callable[[Record], None], float, bool]] = {
 }
 # What `make bench-embed` measures; bench-peers does not.
 EMBED: dict[str, tuple[Callable[[Record], None], float, bool]] = {
-    "embed-http": (rows_embed.http, 3.0, False),
-    "embed-stdio": (rows_embed.stdio, 1.6, False),
-    "embed-client": (rows_embed.client, 1.0, False),
-    "embed-profile": (rows_embed.profile, 0.6, False),
+    "embed-http": (rows_embed.http, 2.2, False),
+    "embed-stdio": (rows_embed.stdio, 2.4, False),
+    "embed-client": (rows_embed.client, 1.6, False),
+    "embed-profile": (rows_embed.profile, 1.2, False),
 }
 
 
