@@ -15,10 +15,6 @@ KITCHEN = TOP / "examples" / "fastmcp_server.py"
 MODES = {"legacy": "2025-11-25", "auto": "2026-07-28"}
 
 
-def seen_by(python, kind, example, target, mode="auto"):
-    return run_json([python, CLIENT, kind, example, target, mode])
-
-
 @contextlib.contextmanager
 def places(python, target, log):
     """The TARGET over HTTP and on standard streams, hosted on this Python."""
@@ -26,23 +22,23 @@ def places(python, target, log):
         yield {"http": url, "stdio": command_text(support.serve_command(target, python=python))}
 
 
+def seen_by(python, kind, example, *where):
+    """What one client saw at each of the places, in each of the modes."""
+    return run_json([python, CLIENT, kind, example, *(word for pair in where for word in pair)])
+
+
 @pytest.fixture(scope="module")
 def library(peers, tmp_path_factory):
     with places(peers, LIBRARY, tmp_path_factory.mktemp("library") / "log") as found:
-        yield found
-
-
-@pytest.fixture(scope="module", params=["peers", "peers_1"], ids=["FastMCP 4", "FastMCP 3"])
-def kitchen(request, tmp_path_factory):
-    python = request.getfixturevalue(request.param)
-    with places(python, KITCHEN, tmp_path_factory.mktemp("kitchen") / "log") as found:
-        yield python, found
+        combinations = [(transport, mode) for transport in found for mode in MODES]
+        seen = seen_by(peers, "sdk", "library", *((found[transport], mode) for transport, mode in combinations))
+        yield dict(zip(combinations, seen, strict=True))
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("transport", ["http", "stdio"])
-def test_official_sdk(peers, library, transport, mode):
-    seen = seen_by(peers, "sdk", "library", library[transport], mode)
+def test_official_sdk(library, transport, mode):
+    seen = library[transport, mode]
     assert (seen["name"], seen["protocol"]) == ("library", MODES[mode])
     assert seen["tools"] == ["add", "echo", "lend", "read_aloud"]
     echo, add, lent, missing, read, wrong = seen["calls"]
@@ -55,10 +51,21 @@ def test_official_sdk(peers, library, transport, mode):
     assert seen["prompt"] == "Write a review of Emma."
 
 
+@pytest.fixture(scope="module", params=["peers", "peers_1"], ids=["FastMCP 4", "FastMCP 3"])
+def kitchen(request, tmp_path_factory):
+    """What FastMCP's client saw, and with FastMCP 4 the official one in both eras."""
+    python = request.getfixturevalue(request.param)
+    with places(python, KITCHEN, tmp_path_factory.mktemp("kitchen") / "log") as found:
+        seen = dict(zip(found, seen_by(python, "fastmcp", "kitchen", *((each, "") for each in found.values())), strict=True))
+        if request.param == "peers":
+            official = seen_by(python, "sdk", "kitchen", *((found["http"], mode) for mode in MODES))
+            seen["official"] = dict(zip(MODES, official, strict=True))
+        yield seen
+
+
 @pytest.mark.parametrize("transport", ["http", "stdio"])
 def test_fastmcp(kitchen, transport):
-    python, where = kitchen
-    seen = seen_by(python, "fastmcp", "kitchen", where[transport])
+    seen = kitchen[transport]
     assert seen["tools"] == ["add", "calls_so_far", "cook", "echo", "pantry_stock"]
     echo, add, stock, cooked, refused, calls, wrong = seen["calls"]
     assert echo[1] == "é€😀" and add[1] == "3" and stock[1] == "4"
@@ -69,11 +76,9 @@ def test_fastmcp(kitchen, transport):
     assert seen["resource"] == "Take some rice." and seen["prompt"] == "Write a menu for 3 guests."
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_the_official_client_and_fastmcp(peers, kitchen, mode):
-    python, where = kitchen
-    if python != peers:
-        pytest.skip("the newest client needs to be tried against one of them only")
-    seen = seen_by(peers, "sdk", "kitchen", where["http"], mode)
-    assert (seen["name"], seen["protocol"]) == ("kitchen", MODES[mode])
-    assert seen["calls"][3][2] == {"name": "rice", "minutes": 30}
+def test_the_official_client_and_fastmcp(kitchen):
+    """Of one generation: the newest client needs to be tried against one of them only."""
+    assert kitchen.keys() in ({"http", "stdio"}, {"http", "stdio", "official"})
+    for mode, seen in kitchen.get("official", {}).items():
+        assert (seen["name"], seen["protocol"]) == ("kitchen", MODES[mode])
+        assert seen["calls"][3][2] == {"name": "rice", "minutes": 30}

@@ -1,6 +1,6 @@
-"""The clients of the official SDK and of FastMCP against the example servers; prints what was seen as one JSON object.
+"""The clients of the official SDK and of FastMCP against the example servers; prints a JSON list of what was seen.
 
-    example_client.py sdk|fastmcp library|kitchen TARGET MODE      TARGET: a URL or a JSON list (a command)
+    example_client.py sdk|fastmcp library|kitchen [TARGET MODE]...      TARGET: a URL or a JSON list (a command)
 """
 
 import asyncio
@@ -68,7 +68,11 @@ EXAMPLES = {
     ),
 }  # fmt: skip
 
-if __name__ == "__main__":
-    kind, example, where, era = sys.argv[1:]
+
+async def main(kind, example, *where):
     talk = with_sdk if kind == "sdk" else with_fastmcp
-    print(json.dumps(asyncio.run(asyncio.wait_for(talk(where, era, *EXAMPLES[example]), 50))))
+    return [await talk(target, mode, *EXAMPLES[example]) for target, mode in zip(where[::2], where[1::2], strict=True)]
+
+
+if __name__ == "__main__":
+    print(json.dumps(asyncio.run(asyncio.wait_for(main(*sys.argv[1:]), 50))))
