@@ -96,6 +96,8 @@ class MessageStream(ObjectStream[M]):
         await checkpoint_if_cancelled()
         if self._receiver is not None:
             raise anyio.BusyResourceError("receiving from")
+        if self._closed:
+            raise anyio.ClosedResourceError
         while not self._inbox:
             if self._closed:
                 raise anyio.ClosedResourceError
