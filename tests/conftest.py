@@ -29,8 +29,8 @@ CAP = 30.0  # seconds one test may spend on its loop
 LONG = (
     "interop/test_conformance.py", "unit/test_cli.py", "interop/test_first_generation.py", "test_instructions.py",
     "interop/test_python_sdk_server.py", "leak/test_leaks.py", "unit/test_stdio_fds.py", "unit/test_http_server.py",
-    "interop/test_asgi_hosts.py", "interop/test_python_sdk_client.py", "unit/test_short_sessions.py", "interop/test_fastmcp.py",
-    "unit/test_cli_features.py", "field/", "interop/", "unit/test_bench_page.py", "unit/test_bench_run.py",
+    "interop/test_asgi_hosts.py", "interop/test_python_sdk_client.py", "unit/test_short_sessions.py",
+    "interop/test_fastmcp.py", "unit/test_cli_features.py", "field/", "interop/", "unit/test_bench_page.py", "unit/test_bench_run.py",
     "test_readme.py", "unit/test_client.py", "unit/test_http_resume.py", "unit/test_http", "unit/test_sealed_sessions.py",
 )  # fmt: skip
 
