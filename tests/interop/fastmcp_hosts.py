@@ -26,8 +26,28 @@ def command(python, host, *words):
 
 
 @contextlib.contextmanager
+def started(python, host, *words):
+    """A server that starts on a port; gives a function that waits for it and gives its URL."""
+    with ready(python, host, *words) as (port, process):
+
+        def url():
+            support.wait_for_port(port, process)
+            return f"http://127.0.0.1:{port}/mcp"
+
+        yield url
+
+
+@contextlib.contextmanager
 def hosted(python, host, *words):
     """A server on a port; gives its URL and the process, whose stderr is in the file `process.log`."""
+    with ready(python, host, *words) as (port, process):
+        support.wait_for_port(port, process)
+        yield f"http://127.0.0.1:{port}/mcp", process
+
+
+@contextlib.contextmanager
+def ready(python, host, *words):
+    """A server that starts on a port; gives the port and the process."""
     port = support.free_port()
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(
@@ -39,8 +59,7 @@ def hosted(python, host, *words):
         )
         process.log = log
         try:
-            support.wait_for_port(port, process)
-            yield f"http://127.0.0.1:{port}/mcp", process
+            yield port, process
             assert process.poll() is None, "the server ended by itself"
             if host == "headrace":
                 assert support.end(process) == 0
@@ -56,27 +75,34 @@ def said(process):
     return process.log.read()
 
 
-def client(python, target, *options):
-    """What FastMCP's client saw of a server."""
+def clients(python, targets, *options, script=CLIENT):
+    """What a client saw of each of several servers."""
     done = subprocess.run(
-        [str(python), str(CLIENT), target, *options],
+        [str(python), str(script), *targets, *options],
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        timeout=100,
+        timeout=150,
         env=ENVIRONMENT,
     )
     assert done.returncode == 0, f"exit status {done.returncode}\n{done.stderr.decode()[-4000:]}"
-    return json.loads(done.stdout.splitlines()[-1])
+    return [json.loads(line) for line in done.stdout.splitlines()[-len(targets) :]]
 
 
-def spoken(python, host, kind, *words):
-    """What the client saw of a server that is there for it alone; words with "=" are the client's."""
+def client(python, target, *options):
+    """What FastMCP's client saw of a server."""
+    return clients(python, [target], *options)[0]
+
+
+def on_both(python, kind, *words):
+    """What the client saw of a server on its own transports, and of the same on ours; words with "=" are the
+    client's."""
     options = [word for word in words if "=" in word]
     words = [word for word in words if "=" not in word]
     if kind == "stdio":
-        return client(python, json.dumps(command(python, host, "stdio", *words)), *options)
-    with hosted(python, host, *words) as (url, _):
-        return client(python, url, *options)
+        targets = [json.dumps(command(python, host, "stdio", *words)) for host in ("own", "headrace")]
+        return clients(python, targets, *options)
+    with started(python, "own", *words) as own, started(python, "headrace", *words) as ours:
+        return clients(python, [own(), ours()], *options)
 
 
 class Raw:

@@ -7,9 +7,9 @@ import pytest
 
 from headrace import connect
 from interop.exercise import exercise
-from interop.fastmcp_hosts import ENVIRONMENT, Raw, begin, call, client, command, hosted, said, spoken
+from interop.fastmcp_hosts import ENVIRONMENT, Raw, begin, call, client, command, hosted, on_both, said
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 
 WAYS = ["3 stdio", "3 http", "4 stdio", "4 http", "4 http mode=legacy"]
 
@@ -31,7 +31,7 @@ def both(request):
     """What FastMCP's client saw of a server on its own transports, and of the same on ours."""
     generation, kind, *words = request.param.split()
     python = request.getfixturevalue("peers" if generation == "4" else "peers_1")
-    return request.param, spoken(python, "own", kind, *words), spoken(python, "headrace", kind, *words)
+    return request.param, *on_both(python, kind, *words)
 
 
 def test_everything_is_as_on_their_own_transports(both):

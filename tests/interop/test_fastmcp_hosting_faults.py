@@ -10,7 +10,7 @@ from headrace import connect
 from interop.fastmcp_hosts import ENVIRONMENT, SERVER, Raw, begin, call, command, hosted
 from interop.support import end, free_port, wait_for_port
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ import pytest
 from headrace import connect
 from interop import support
 from interop.exercise import QUESTIONS, exercise, features, unknown_tool, until
-from interop.fastmcp_hosts import ENVIRONMENT, Raw, begin, call
+from interop.fastmcp_hosts import ENVIRONMENT, Raw, begin, call, clients
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 
 LOW = support.HERE / "peers" / "sdk1_hosted.py"
 HIGH = support.HERE / "peers" / "sdk1_server.py"
@@ -56,29 +56,21 @@ def hosted(python, script, *words):
                 support.end(process, 5)
 
 
-def client(python, target):
-    """What ClientSession saw."""
-    done = subprocess.run(
-        [str(python), str(CLIENT), target], stdin=subprocess.DEVNULL, capture_output=True, timeout=90, env=ENVIRONMENT
-    )
-    assert done.returncode == 0, f"exit status {done.returncode}\n{done.stderr.decode()[-4000:]}"
-    return json.loads(done.stdout.splitlines()[-1])
-
-
-def spoken(python, host, kind, *words):
+def on_both(python, kind, *words):
+    """What ClientSession saw of a server on the SDK's own transports, and of the same on ours."""
     if kind == "stdio":
-        return client(python, json.dumps(command(python, LOW, host, "stdio", *words)))
-    with hosted(python, LOW, host, "http", None, *words) as url:
-        return client(python, url)
+        targets = [json.dumps(command(python, LOW, host, "stdio", *words)) for host in ("own", "headrace")]
+        return clients(python, targets, script=CLIENT)
+    with (
+        hosted(python, LOW, "own", "http", None, *words) as own,
+        hosted(python, LOW, "headrace", "http", None, *words) as ours,
+    ):
+        return clients(python, [own, ours], script=CLIENT)
 
 
 @pytest.fixture(scope="module", params=["stdio", "http", "http events"])
 def both(request, peers_1):
-    return (
-        request.param,
-        spoken(peers_1, "own", *request.param.split()),
-        spoken(peers_1, "headrace", *request.param.split()),
-    )
+    return request.param, *on_both(peers_1, *request.param.split())
 
 
 def test_everything_is_as_on_their_own_transports(both):
@@ -115,7 +107,8 @@ def test_the_client_has_seen_something(both):
 @pytest.mark.parametrize("words", [["json"], ["stateless"], ["events", "waits"]], ids="-".join)
 def test_other_modes(peers_1, words):
     """Answers in JSON, a run of the server for each request, an event store that has to wait."""
-    seen = spoken(peers_1, "headrace", "http", *words)
+    with hosted(peers_1, LOW, "headrace", "http", None, *words) as url:
+        [seen] = clients(peers_1, [url], script=CLIENT)
     assert seen["together"]
     assert seen["echo"] == ["é€😀", False]
     if "stateless" in words:

@@ -1,5 +1,5 @@
-"""FastMCP's Client with all its handlers against `fastmcp_features.py`; prints what it saw as one JSON object:
-`fastmcp_features_client.py TARGET [token=TOKEN] [mode=MODE]`. What differs from run to run is left out."""
+"""FastMCP's Client with all its handlers against `fastmcp_features.py`; prints what it saw as one JSON object for each
+target: `fastmcp_features_client.py TARGET... [token=TOKEN] [mode=MODE]`. What differs from run to run is left out."""
 
 import asyncio
 import contextlib
@@ -27,10 +27,7 @@ async def attempt(seen, name, call):
     return found
 
 
-async def main():
-    target, *words = sys.argv[1:]
-    options = dict(word.split("=", 1) for word in words)
-    token = options.pop("token", None)
+async def main(target, token=None, **options):
     if target.startswith("http"):
         transport = StreamableHttpTransport(target, headers={"X-Own": "mine"}, auth=token)
     else:
@@ -116,7 +113,14 @@ async def main():
         seen["cancelled"] = "timed out cancelled" in journal
     seen["progress"], seen["logs"] = progress, logs
     seen["messages"] = sorted(set(messages))
-    print(json.dumps(seen))
+    print(json.dumps(seen), flush=True)
 
 
-asyncio.run(asyncio.wait_for(main(), 100))
+async def everywhere():
+    targets = [word for word in sys.argv[1:] if word.startswith(("http", "["))]
+    options = dict(word.split("=", 1) for word in sys.argv[1:] if word not in targets)
+    for target in targets:
+        await main(target, **options)
+
+
+asyncio.run(asyncio.wait_for(everywhere(), 100))

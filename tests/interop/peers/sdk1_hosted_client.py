@@ -1,5 +1,5 @@
-"""ClientSession of mcp 1.x against `sdk1_hosted.py`; prints what it saw as one JSON object:
-`sdk1_hosted_client.py TARGET`. What differs from run to run is left out."""
+"""ClientSession of mcp 1.x against `sdk1_hosted.py`; prints what it saw as one JSON object for
+each target: `sdk1_hosted_client.py TARGET...`. What differs from run to run is left out."""
 
 import asyncio
 import contextlib
@@ -29,8 +29,7 @@ async def attempt(seen, name, call):
         seen[name] = [content[0].text, found.isError] if content else type(found).__name__
 
 
-async def main():
-    target, *_ = sys.argv[1:]
+async def main(target):
     seen, messages, progress = {}, [], []
     async with contextlib.AsyncExitStack() as stack:
         if target.startswith("http"):
@@ -113,7 +112,12 @@ async def main():
         await call("late", {})
         await asyncio.sleep(0.4)
         seen["journal"] = (await call("journal", {})).content[0].text.split("|")
-    print(json.dumps(seen))
+    print(json.dumps(seen), flush=True)
 
 
-asyncio.run(asyncio.wait_for(main(), 100))
+async def everywhere():
+    for target in sys.argv[1:]:
+        await main(target)
+
+
+asyncio.run(asyncio.wait_for(everywhere(), 100))

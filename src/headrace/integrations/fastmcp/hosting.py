@@ -22,6 +22,8 @@ __all__ = ("host_of", "run", "serve")
 
 Address = str | int | tuple[str, int]
 
+_PLACES = ("http", "unix", "tcp", "stdio")
+
 _OWN_OF_APP = ("RequestContextMiddleware",)
 """Middleware that only carries what the hosts here carry themselves."""
 
@@ -135,6 +137,8 @@ async def serve(
     Raises :class:`UsageError` for arguments that do not go together, OSError for an address that cannot be had, and
     what the server's lifespan raises.
     """
+    if claimed is not None and stdio is None and transport is None and http is unix is tcp is None:
+        stdio = True
     where = _where(transport, host, port, {"http": http, "unix": unix, "tcp": tcp, "stdio": stdio})
     made: Any = host_of(mcp, **{"legacy_sse": where.pop("legacy_sse", False)} | options)
     await hosting.serve(made, claimed=claimed, on_ready=on_ready, **where, **made.http_options)
@@ -162,17 +166,20 @@ def _any_port(hosts: list[str] | None) -> list[str] | None:
     return [host if host == "*" or host.rpartition(":")[2].isdigit() else f"{host}:*" for host in hosts]
 
 
-def run(mcp: Any, transport: str | None = None, *, loop: str = "auto", **where: Any) -> None:
+def run(
+    mcp: Any,
+    transport: str | None = None,
+    *,
+    host: str | None = None,
+    port: int | None = None,
+    loop: str = "auto",
+    show_banner: bool | None = None,
+    **options: Any,
+) -> None:
     """Hosts a FastMCP server, blocking, on an event loop of its own; takes what :func:`serve` takes.
 
-    ``loop`` is as in :func:`headrace.server.hosting.run`.
+    ``loop`` is as in :func:`headrace.server.hosting.run`; ``show_banner`` is taken as by ``FastMCP.run``, and there is
+    none.
     """
-    where.pop("show_banner", None)
-    if transport is None and not {"http", "unix", "tcp", "stdio", "host", "port"} & where.keys():
-        transport = fastmcp.settings.transport
-    if transport is not None:
-        where |= _where(transport, where.pop("host", None), where.pop("port", None), dict.fromkeys(_PLACES))
-    hosting.run_serving(serve, mcp, loop=loop, **where)
-
-
-_PLACES = ("http", "unix", "tcp", "stdio")
+    where = _where(transport, host, port, {name: options.pop(name, None) for name in _PLACES})
+    hosting.run_serving(serve, mcp, loop=loop, **where, **options)

@@ -37,7 +37,7 @@ class _LineSession(ServerSession):
 
     def classify(self, envelope: Envelope, sink: Sink) -> Revision:
         if self.opening and envelope.protocol_version is None and envelope.client_capabilities is None:
-            return self.server.waiting  # type: ignore[no-any-return]
+            return self.server.waiting
         return super().classify(envelope, sink)
 
 
