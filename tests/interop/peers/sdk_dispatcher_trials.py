@@ -554,6 +554,51 @@ async def trial_notifications_that_are_kept():
         raise AssertionError("it ran twice")
 
 
+async def trial_closed_before_it_ran():
+    """run() returns at once, and opens nothing."""
+    opened = []
+
+    async def opener(mux, limits):
+        opened.append(mux)
+
+    dispatcher = HeadraceDispatcher(opener)
+    dispatcher.close()
+    async with anyio.create_task_group() as tg:
+        await tg.start(dispatcher.run, echo, ignore)
+    assert opened == []
+    await refused(CONNECTION_CLOSED, dispatcher.send_raw_request("x", None))
+
+
+async def trial_what_opening_raises_comes_out_of_run():
+    """A channel that was opened is closed when the start is cancelled."""
+    closed = []
+
+    class Slow:
+        def __init__(self, mux):
+            self.sink = None
+
+        async def close(self):
+            closed.append(True)
+
+    async def refusing(mux, limits):
+        raise ConnectFailed("not today")
+
+    async def hanging(mux, limits):
+        await anyio.sleep_forever()
+
+    async def slow(mux, limits):
+        return Slow(mux)
+
+    for opener in (refusing, hanging, slow):
+        with anyio.move_on_after(0.03):
+            try:
+                await HeadraceDispatcher(opener).run(echo, ignore)
+            except ConnectFailed as exc:
+                assert str(exc) == "not today"
+                closed.append("refused")
+    assert closed == ["refused", True]
+
+
 # --- the end -----------------------------------------------------------------------------------------
 
 

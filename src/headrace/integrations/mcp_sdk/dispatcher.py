@@ -295,6 +295,9 @@ class HeadraceDispatcher(JSONRPCDispatcher[TransportT]):
         """
         if self._ended is not None:
             raise RuntimeError("a dispatcher runs once")
+        if self._closed:
+            task_status.started()
+            return
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
