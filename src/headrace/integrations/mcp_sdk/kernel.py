@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from anyio import CancelScope
+from mcp.server._otel import OpenTelemetryMiddleware
 from mcp.server.auth.middleware.auth_context import auth_context_var
 from mcp.server.connection import Connection
 from mcp.server.runner import ServerRunner, aclose_shielded, modern_error_data
@@ -27,6 +29,7 @@ from mcp_types.version import LATEST_MODERN_VERSION
 
 from headrace.errors import RpcError
 from headrace.integrations.mcp_sdk.auth import Caller
+from headrace.integrations.mcp_sdk.born_ready import BornReady, in_use
 from headrace.integrations.mcp_sdk.calls import (
     HandshakeCall,
     LineOutbound,
@@ -39,6 +42,7 @@ from headrace.integrations.mcp_sdk.json import encode
 from headrace.integrations.mcp_sdk.lifespan import OwnTask
 from headrace.integrations.mcp_sdk.mirrored import MirroredHeaders
 from headrace.integrations.mcp_sdk.sdk import lowlevel_of
+from headrace.integrations.mcp_sdk.tracing import silent
 from headrace.integrations.mcp_sdk.wire import handshake_error, rpc_error
 from headrace.jsonrpc import INVALID_REQUEST
 from headrace.mux import AnyMethod, Mux, Revision
@@ -65,8 +69,49 @@ _CANCELLED = RpcError(REQUEST_CANCELLED, "Request cancelled")
 
 _log = logging.getLogger("headrace.host")
 
+
+
+class _Runner(ServerRunner[Any]):
+    """The SDK's kernel, which leaves out the span of a message where nobody records and nothing is to be passed on.
+
+    Such a span is not seen by anybody, and costs a sixth of a call. Where the SDK composes its middleware in another
+    way than by this method, it is there.
+    """
+
+    quiet = False
+    """The message that is served next needs no span."""
+
+    def _compose_server_middleware(self, inner: Any) -> Any:
+        if not self.quiet:
+            return super()._compose_server_middleware(inner)
+        self.quiet = False
+        call = inner
+        for middleware in reversed(self.server.middleware):
+            if type(middleware) is not OpenTelemetryMiddleware:
+                call = partial(_through, middleware, call)
+        return call
+
+
+def _through(middleware: Any, call_next: Any, ctx: Any) -> Any:
+    return middleware(ctx, call_next)
+
+
+def _spanless(params: Any) -> bool:
+    """Whether the span of a message would do nothing: nobody records, and its ``_meta`` brings no trace."""
+    if not silent():
+        return False
+    meta = params.get("_meta") if params else None
+    if not meta:
+        return True
+    return all(key == "progressToken" or key.startswith("io.modelcontextprotocol/") for key in meta)
+
+
+async def _by_property(runner: _Runner, call: Any, method: str, params: Any) -> Any:
+    return await runner.on_request(call, method, params)
+
+
 # A method of the class costs less than the cached property that leads to it.
-_serve = getattr(ServerRunner, "_on_request", None)
+_serve = getattr(ServerRunner, "_on_request", _by_property)
 
 
 class _Bond:
@@ -74,7 +119,7 @@ class _Bond:
 
     __slots__ = ("active", "connection", "over", "runner")
 
-    def __init__(self, runner: ServerRunner[Any]) -> None:
+    def __init__(self, runner: _Runner) -> None:
         self.runner = runner
         self.connection = runner.connection
         self.active = 0
@@ -197,9 +242,8 @@ class SdkHost(McpHost):
                 runner = self._runner(connection)
                 if method == _LISTEN:
                     return await self._listening(runner, call, params)
-                if _serve is not None:
-                    return encode(await _serve(runner, call, method, params))
-                return encode(await runner.on_request(call, method, params))
+                runner.quiet = _spanless(params)
+                return encode(await _serve(runner, call, method, params))
             except RpcError:
                 raise
             except Exception as exc:
@@ -208,23 +252,21 @@ class SdkHost(McpHost):
                 raise handshake_error(exc, method) from None
             finally:
                 call.over()
-                if connection is not None and _in_use(connection):
+                if connection is not None and in_use(connection):
                     await aclose_shielded(connection)
 
-    def _runner(self, connection: Connection) -> ServerRunner[Any]:
-        return ServerRunner(self.app, connection, self.lifespan_state, init_options=self._initialization_options)
+    def _runner(self, connection: Connection) -> _Runner:
+        return _Runner(self.app, connection, self.lifespan_state, init_options=self._initialization_options)
 
     def _connection(self, exchange: Exchange, params: Any, over_http: bool) -> Connection:
         if not exchange.revision.modern:
-            return Connection.from_envelope(exchange.revision.name, None, None)
+            return BornReady(exchange.revision.name, None, None)
         meta = params["_meta"]
-        info = meta.get(CLIENT_INFO_META_KEY)
-        capabilities = meta.get(CLIENT_CAPABILITIES_META_KEY)
-        if over_http:
-            return Connection.from_envelope(meta[PROTOCOL_VERSION_META_KEY], info, capabilities)
-        return Connection.from_envelope(
-            meta[PROTOCOL_VERSION_META_KEY], info, capabilities,
-            outbound=self._line_outbound(exchange.mux, exchange.sink),
+        return BornReady(
+            meta[PROTOCOL_VERSION_META_KEY],
+            meta.get(CLIENT_INFO_META_KEY),
+            meta.get(CLIENT_CAPABILITIES_META_KEY),
+            None if over_http else self._line_outbound(exchange.mux, exchange.sink),
         )
 
     def _line_outbound(self, mux: Mux, sink: Sink) -> Any:
@@ -233,7 +275,7 @@ class SdkHost(McpHost):
             session.modern_outbound = LineOutbound(mux, sink)
         return session.modern_outbound
 
-    async def _listening(self, runner: ServerRunner[Any], call: ModernCall, params: Any) -> Any:
+    async def _listening(self, runner: _Runner, call: ModernCall, params: Any) -> Any:
         gate = call.exchange.mux.gate
         call.exchange.release()
         listens = self._listens.setdefault(gate, {})
@@ -276,9 +318,9 @@ class SdkHost(McpHost):
         with CancelScope() as scope:
             call.within(scope)
             try:
-                if _serve is not None:
-                    return encode(await _serve(bond.runner, call, method, params))
-                return encode(await bond.runner.on_request(call, method, params))
+                runner = bond.runner
+                runner.quiet = _spanless(params)
+                return encode(await _serve(runner, call, method, params))
             except Exception as exc:
                 raise handshake_error(exc, method) from None
             finally:
@@ -295,7 +337,7 @@ class SdkHost(McpHost):
         metadata = self._metadata(sink, exchange, session) if isinstance(sink, HttpExchange) else None
         _enter(sink.principal)
         if session is None:
-            connection = Connection.from_envelope(exchange.revision.name, None, None)
+            connection = BornReady(exchange.revision.name, None, None)
             runner = self._runner(connection)
         else:
             runner = self._bond(session).runner
@@ -310,7 +352,7 @@ class SdkHost(McpHost):
                 # Its done callbacks run in the next turn of the loop: the answer makes the session first.
                 session.opening.set_result(None)
                 session.opening = None
-            if session is None and _in_use(runner.connection):
+            if session is None and in_use(runner.connection):
                 await aclose_shielded(runner.connection)
 
     async def _when_open(self, exchange: Exchange) -> Any:
@@ -341,7 +383,7 @@ class SdkHost(McpHost):
             self.spawn(self._tell(runner, call, method, params, sink.principal))
         else:
             outbound = self._line_outbound(mux, sink)
-            connection = Connection.from_envelope(LATEST_MODERN_VERSION, None, None, outbound=outbound)
+            connection = BornReady(LATEST_MODERN_VERSION, None, None, outbound)
             call = TellingCall(outbound, None)
             self.spawn(self._tell(self._runner(connection), call, method, params, sink.principal, alone=True))
 
@@ -349,20 +391,20 @@ class SdkHost(McpHost):
         """A notification of the handshake era to a host that keeps no sessions."""
         method = envelope.method or ""
         params = None if envelope.params is None else decode(envelope.params)
-        connection = Connection.from_envelope(version, None, None)
+        connection = BornReady(version, None, None)
         metadata = self._metadata(sink, None, None) if isinstance(sink, HttpExchange) else None
         call = TellingCall(connection.outbound, metadata)
         self.spawn(self._tell(self._runner(connection), call, method, params, sink.principal, alone=True))
 
     async def _tell(
-        self, runner: ServerRunner[Any], call: TellingCall, method: str, params: Any, caller: Any, *, alone: bool = False
+        self, runner: _Runner, call: TellingCall, method: str, params: Any, caller: Any, *, alone: bool = False
     ) -> None:
         """Serves a notification; ``alone``: it stands for itself."""
         _enter(caller)
         try:
             await runner.on_notify(call, method, params)
         finally:
-            if alone and _in_use(runner.connection):
+            if alone and in_use(runner.connection):
                 await aclose_shielded(runner.connection)
 
     # --- the end -------------------------------------------------------------------------------------
@@ -378,7 +420,7 @@ class SdkHost(McpHost):
 
     def _close(self, bond: _Bond) -> None:
         """The last handler of a session that is over has ended."""
-        if _in_use(bond.connection):
+        if in_use(bond.connection):
             task = self.runtime.spawn(aclose_shielded(bond.connection))
             if not task.done():
                 self._closers.add(task)
@@ -395,8 +437,3 @@ def _enter(principal: Any) -> None:
     """What ``get_access_token`` gives in the context of a message."""
     if type(principal) is Caller:
         auth_context_var.set(principal.user)
-
-
-def _in_use(connection: Connection) -> bool:
-    """Whether something was pushed on the exit stack of a connection."""
-    return bool(getattr(connection.exit_stack, "_exit_callbacks", True))

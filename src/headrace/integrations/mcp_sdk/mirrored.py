@@ -17,6 +17,7 @@ from mcp_types import ErrorData
 
 from headrace.integrations.mcp_sdk.calls import ModernCall
 from headrace.integrations.mcp_sdk.wire import rpc_error
+from headrace.transports.plain.exchange import decode
 
 if TYPE_CHECKING:
     from headrace.integrations.mcp_sdk.kernel import SdkHost
@@ -83,8 +84,6 @@ class MirroredHeaders:
     async def _listed(self, host: SdkHost, call: ModernCall, caller: Connection, name: str) -> Any:
         info = caller.client_params.client_info if caller.client_params is not None else None
         given = call.exchange.params or b"{}"
-        from headrace.transports.plain.exchange import decode
-
         meta = {key: value for key, value in decode(given)["_meta"].items() if key != "progressToken"}
         params: dict[str, Any] = {"_meta": meta}
         seen: set[str] = set()
