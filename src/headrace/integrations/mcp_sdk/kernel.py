@@ -136,7 +136,7 @@ class _LineSession(ServerSession):
 
     def classify(self, envelope: Envelope, sink: Sink) -> Revision:
         if self.opening is not None and envelope.protocol_version is None and envelope.client_capabilities is None:
-            return self.server.tables.waiting  # type: ignore[no-any-return]
+            return self.server.tables.waiting
         return super().classify(envelope, sink)
 
     def notify(self, envelope: Envelope, sink: Sink) -> None:
@@ -204,7 +204,7 @@ class SdkHost(McpHost):
             return self._in_session(exchange, gate)
         return self._single(exchange)
 
-    def _metadata(self, sink: HttpExchange, exchange: Exchange | None, session: Any) -> ServerMessageMetadata:
+    def _metadata(self, sink: Any, exchange: Exchange | None, session: Any) -> ServerMessageMetadata:
         request = HostedRequest(sink, exchange, sink.principal, self._routes)
         if not self._closes_streams or not isinstance(session, StreamingSession) or not session.primes:
             return ServerMessageMetadata(request_context=request)
@@ -213,8 +213,9 @@ class SdkHost(McpHost):
             sink.close_stream()
 
         async def close_standalone_sse_stream() -> None:
-            if session.sink is not None:
-                session.sink.end_stream()
+            stream: Any = session.sink
+            if stream is not None:
+                stream.end_stream()
 
         return ServerMessageMetadata(
             request_context=request,
