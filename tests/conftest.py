@@ -27,7 +27,8 @@ CAP = 30.0  # seconds one test may spend on its loop
 
 # Files that keep a worker busy for long go first, the longest in front, so that all workers end at about the same time.
 LONG = (
-    "interop/test_conformance.py", "unit/test_cli.py", "interop/test_first_generation.py", "test_instructions.py",
+    "interop/test_conformance.py", "interop/test_fastmcp_hosting.py", "unit/test_cli.py", "interop/test_sdk_client_trials.py",
+    "interop/test_first_generation.py", "interop/test_serve_guests.py", "test_instructions.py",
     "interop/test_python_sdk_server.py", "leak/test_leaks.py", "unit/test_stdio_fds.py", "unit/test_http_server.py",
     "interop/test_asgi_hosts.py", "interop/test_python_sdk_client.py", "unit/test_short_sessions.py",
     "interop/test_fastmcp.py", "unit/test_cli_features.py", "field/", "interop/", "unit/test_bench_page.py", "unit/test_bench_run.py",

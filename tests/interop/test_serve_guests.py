@@ -76,27 +76,24 @@ def test_options_for_http(guest):
         assert post(body.replace("test", "x" * 3000), "example.com").startswith("http/1.1 413")
 
 
-def test_http_by_itself(guest):
-    """Sessions and event streams, as the server has them on its own host; the newest revision where the SDK has it."""
+def test_everywhere_at_once(guest, tmp_path):
+    """HTTP with sessions and event streams, as the server has them on its own host, and line streams beside it; the newest
+    revision where the SDK has it."""
     python, target, name = guest
-    with support.hosted(target, python=python) as url:
-        assert talk(url, name, revision="2025-11-25") == "2025-11-25"
-        newest = talk(url, name)
-        assert newest == ("2025-11-25" if python == support.PEERS_1 else "2026-07-28")
-
-
-def test_sockets(guest, tmp_path):
-    python, target, name = guest
-    command = support.serve_command(target, "--unix", str(tmp_path / "s"), "--tcp", "127.0.0.1:0", python=python)
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, bufsize=0)
+    where = ("--http", "127.0.0.1:0", "--unix", str(tmp_path / "s"), "--tcp", "127.0.0.1:0")
+    process = subprocess.Popen(
+        support.serve_command(target, *where, python=python), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, bufsize=0
+    )
     try:
         found = []
-        while len(found) < 2:
-            line = support.read_line(process.stderr)
+        while len(found) < 3:
+            line = support.read_line(process.stderr, 40)
             assert line, "the server ended"
             found += re.findall(rf"^headrace: serving {name} on (\S+)$", line.strip())
+        newest = "2025-11-25" if python == support.PEERS_1 else "2026-07-28"
         for address in found:
-            talk(address, name)
+            assert talk(address, name) == newest
+            assert talk(address, name, revision="2025-11-25") == "2025-11-25"
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0
     finally:
