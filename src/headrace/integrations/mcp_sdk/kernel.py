@@ -8,12 +8,14 @@ encoded once; nothing of a request passes through streams or task groups.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Mapping
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from anyio import CancelScope
+import anyio
 from mcp.server._otel import OpenTelemetryMiddleware
 from mcp.server.auth.middleware.auth_context import auth_context_var
 from mcp.server.connection import Connection
@@ -68,6 +70,11 @@ _CANCELLED = RpcError(REQUEST_CANCELLED, "Request cancelled")
 """What ends the POST of a request of the handshake era that its client cancelled."""
 
 _log = logging.getLogger("headrace.host")
+
+CancelScope: Any = anyio.CancelScope
+with contextlib.suppress(ImportError, AttributeError):
+    # What it gives on asyncio, without asking for each request which library runs.
+    CancelScope = import_module("anyio._backends._asyncio").CancelScope
 
 
 
