@@ -28,7 +28,7 @@ CAP = 30.0  # seconds one test may spend on its loop
 # Files that keep a worker busy for long go first, the longest in front, so that all workers end at about the same time.
 LONG = (
     "interop/test_fastmcp_hosting.py", "interop/test_fastmcp_hosting_faults.py", "interop/test_sdk1_hosting.py",
-    "interop/test_conformance.py", "interop/test_fastmcp_hosting.py", "unit/test_cli.py", "interop/test_sdk_client_trials.py",
+    "interop/test_conformance.py", "unit/test_cli.py", "interop/test_sdk_client_trials.py",
     "interop/test_first_generation.py", "interop/test_serve_guests.py", "test_instructions.py",
     "interop/test_python_sdk_server.py", "leak/test_leaks.py", "unit/test_stdio_fds.py", "unit/test_http_server.py",
     "interop/test_asgi_hosts.py", "interop/test_python_sdk_client.py", "unit/test_short_sessions.py",
