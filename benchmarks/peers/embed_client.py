@@ -45,7 +45,10 @@ async def main(job):
 
         await passes(min(0.5, job["seconds"]))
         before, cpu, start = made, time.process_time(), time.perf_counter()
-        await passes(job["seconds"])
+        for _ in range(20):  # a slow client on a crowded machine has made none yet
+            await passes(job["seconds"])
+            if made > before:
+                break
         wall, cpu, calls = time.perf_counter() - start, time.process_time() - cpu, made - before
         over = True
         await asyncio.gather(*tasks)
