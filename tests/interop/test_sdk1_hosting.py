@@ -285,6 +285,26 @@ def test_a_session_that_ends_takes_its_run_along(low):
     assert Raw(low, call("echo"), Mcp_Session_Id=session).status == 404
 
 
+def test_a_run_that_ends_with_no_exception(peers_1, tmp_path):
+    """JR-38: what is no Exception takes the server's run along; the request is answered, the log says why, once."""
+    port = support.free_port()
+    url = f"http://127.0.0.1:{port}/mcp"
+    with open(tmp_path / "log", "wb") as log:
+        command = [str(peers_1), str(LOW), "headrace", "http", str(port), "loud"]
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=log, env=ENVIRONMENT)
+    try:
+        support.wait_for_port(port, process)
+        session = begin(url)
+        assert Raw(url, call("odd"), Mcp_Session_Id=session).message["error"]["code"] == -32603
+        assert Raw(url, call("echo"), Mcp_Session_Id=session).status == 404
+        assert Raw(url, call("echo", {"text": "on"}), Mcp_Session_Id=begin(url)).status == 200
+    finally:
+        status = support.end(process)
+    text = (tmp_path / "log").read_text()
+    assert status == 0
+    assert text.count("swordfish") == 1 and "never retrieved" not in text, text
+
+
 def test_errors_of_methods(low):
     """JR-32: an unknown method is -32601; params that do not fit are -32602, as the SDK says it."""
     session = begin(low)

@@ -585,15 +585,23 @@ def test_an_answer_that_breaks_off_can_be_told_from_a_whole_one(run, how, versio
     assert "an ASGI application failed" in caplog.text
 
 
+class Odd(BaseException):
+    """No Exception, as groups of anyio can be."""
+
+
+@pytest.mark.parametrize("kind", [RuntimeError, Odd, lambda text: BaseExceptionGroup(text, [Odd()])])
+@pytest.mark.parametrize("wait", [False, True], ids=["at-once", "later"])
 @pytest.mark.parametrize("started", [False, True])
-def test_errors_before_the_head_are_500(run, started, caplog):
+def test_errors_before_the_head_are_500(run, started, wait, kind, caplog):
     """The text of the error is in the log alone."""
 
     async def main():
         async def handle(scope, receive, send):
             if started:
                 await send(start((b"x-mine", b"1")))
-            raise RuntimeError("swordfish")
+            if wait:
+                await asyncio.sleep(0)
+            raise kind("swordfish")
 
         async with hosted(handle) as (place, _):
             peer = await place.connect()
@@ -1228,7 +1236,7 @@ def test_an_address_that_cannot_be_had_ends_the_lifespan(run):
     run(main)
 
 
-@pytest.mark.parametrize("how", ["failed", "raises", "hangs", "early", "twice", "odd"])
+@pytest.mark.parametrize("how", ["failed", "raises", "hangs", "early", "twice", "odd", "group"])
 def test_ends_of_a_lifespan_that_go_wrong(run, how, caplog):
     """They are logged; the listener closes all the same."""
 
@@ -1248,6 +1256,8 @@ def test_ends_of_a_lifespan_that_go_wrong(run, how, caplog):
             await receive()
             if how == "raises":
                 raise RuntimeError("in the end")
+            if how == "group":
+                raise BaseExceptionGroup("no more", [Odd()])
             if how == "hangs":
                 await asyncio.sleep(60)
             await send({"type": "lifespan.shutdown.failed", "message": "it broke"})
@@ -1261,6 +1271,7 @@ def test_ends_of_a_lifespan_that_go_wrong(run, how, caplog):
     assert {
         "failed": "failed to shut down: it broke", "raises": "in the end", "hangs": "did not shut down within",
         "early": "too early", "twice": "was not expected", "odd": "lifespan.odd",
+        "group": "no more",
     }[how] in caplog.text  # fmt: skip
 
 

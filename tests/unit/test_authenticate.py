@@ -139,6 +139,27 @@ def test_a_failing_hook_is_500_without_its_text(run, delay, caplog):
     assert "swordfish" in caplog.text and "authenticate failed" in caplog.text
 
 
+@pytest.mark.parametrize("delay", [None, 0.01], ids=["at-once", "later"])
+def test_a_hook_that_raises_no_exception_is_500(run, delay, caplog):
+    """Task groups in it may raise a BaseExceptionGroup; the connection is not left without an answer."""
+
+    async def hook(request):
+        if delay is not None:
+            await asyncio.sleep(delay)
+        if request.header(b"authorization") is None:
+            raise BaseExceptionGroup("swordfish", [GeneratorExit()])
+
+    async def main():
+        async with site(server(), authenticate=hook) as place:
+            peer = await place.connect()
+            answer = await peer.ask(place.call("echo", {"text": "x"}))
+            assert answer.status == 500 and b"swordfish" not in answer.body
+            assert text(await peer.ask(place.call("echo", {"text": "on"}, **ANN))) == "on"
+
+    run(main)
+    assert "swordfish" in caplog.text
+
+
 @pytest.mark.parametrize(
     "refusal",
     [

@@ -266,7 +266,9 @@ cdef class AsgiRequest:
             if type(coro) is not coroutine_type and not iscoroutine(coro):
                 coro = awaited(coro)
             task = self.host.runtime.starter.start(coro, &finished)
-        except (Exception, CancelledError) as exc:
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as exc:
             return self.over(exc)
         if finished:
             return self.over(None)

@@ -6,8 +6,6 @@ comes is stored, reading pauses once that is much, and no time limit of the peer
 head is judged again where it left off.
 """
 
-from asyncio import CancelledError
-
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from libc.string cimport memcpy, memmove
@@ -72,7 +70,9 @@ cdef class GateLink(RequestLink):
             "http" if self.transport.get_extra_info("sslcontext") is None else "https")
         try:
             found = ep.runtime.starter.start(ask(ep.authenticate, request), &finished)
-        except (Exception, CancelledError) as exc:
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as exc:
             return self.turned_away(exc)
         if finished:
             self.caller, self.context = found
@@ -97,8 +97,8 @@ cdef class GateLink(RequestLink):
         try:
             try:
                 self.caller, self.context = task.result()
-            except (Exception, CancelledError) as exc:
-                error = exc
+            except BaseException as exc:
+                error = exc              # SystemExit and the like have reached the loop by themselves
             if hr_http1_request(PyBytes_AS_STRING(head), <size_t>PyBytes_GET_SIZE(head), &self.endpoint.head_limits,
                                 &self.head) != HR_OK:
                 raise SystemError("a head that was read before cannot be read")

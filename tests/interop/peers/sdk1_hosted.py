@@ -1,7 +1,7 @@
 """A low-level server of mcp 1.x that writes down what happens around it: `sdk1_hosted.py HOST KIND [PORT] [WORD...]`.
 
 HOST is `own` (the SDK's transports) or `headrace`, KIND `stdio` or `http`; words: `stateless`, `json`, `events` (an
-event store of the SDK's kind), `broken` (the lifespan fails).
+event store of the SDK's kind), `broken` (the lifespan fails), `loud` (what is logged is written to stderr).
 """
 
 import asyncio
@@ -18,10 +18,11 @@ import mcp.types as types  # noqa: E402
 from mcp.server.lowlevel import NotificationOptions, Server  # noqa: E402
 from mcp.server.streamable_http import EventMessage, EventStore  # noqa: E402
 
-logging.disable(logging.CRITICAL)
 HOST, KIND, *REST = sys.argv[1:]
 PORT = int(REST.pop(0)) if KIND == "http" else 0
 WORDS = set(REST)
+if "loud" not in WORDS:
+    logging.disable(logging.CRITICAL)
 journal: list[str] = []
 marks: contextvars.ContextVar[str] = contextvars.ContextVar("marks", default="unset")
 
@@ -63,7 +64,7 @@ async def lifespan(server):
 
 
 server = Server("low", version="1", instructions="Low.", lifespan=lifespan)
-TOOLS = ("echo", "context", "order", "ask", "roots", "slow", "stubborn", "journal", "crash", "part", "mark", "late")
+TOOLS = ("echo", "context", "order", "ask", "roots", "slow", "stubborn", "journal", "crash", "part", "mark", "late", "odd")
 
 
 @server.list_tools()
@@ -126,6 +127,8 @@ async def call_tool(name, arguments):
         text = "|".join(journal)
     elif name == "crash":
         raise ValueError("a crash")
+    elif name == "odd":
+        raise BaseExceptionGroup("swordfish", [GeneratorExit()])
     elif name == "part":
         if context.close_sse_stream is not None:
             await context.close_sse_stream()

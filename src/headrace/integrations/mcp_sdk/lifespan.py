@@ -50,10 +50,10 @@ class OwnTask:
         except BaseException as exc:
             if self._entered.done():
                 raise
-            if isinstance(exc, Exception):
-                self._entered.set_exception(exc)
-            else:
+            if isinstance(exc, asyncio.CancelledError | SystemExit | KeyboardInterrupt):
                 self._entered.cancel()
+            else:
+                self._entered.set_exception(exc)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         entered = self._entered

@@ -149,7 +149,9 @@ class RunningServer:
         failure: BaseException | None = None
         try:
             await run(self.reader, self.writer, self.stateless)
-        except Exception as exc:
+        except (asyncio.CancelledError, SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as exc:
             failure = exc
             self._report("a session of the hosted server failed", exc)
         finally:

@@ -107,7 +107,9 @@ class Guest:
         except asyncio.CancelledError:
             if not self._stopping.done():
                 self._log.error("the lifespan of the ASGI application was cancelled")
-        except Exception as exc:
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as exc:
             if self._started.done():
                 if self._started.exception() is None:
                     self._log.error("the lifespan of the ASGI application failed", exc_info=exc)

@@ -61,7 +61,10 @@ class Lifespan:
                 await self._leave
         except BaseException as exc:
             if not self._entered.done():
-                self._entered.set_exception(exc) if isinstance(exc, Exception) else self._entered.cancel()
+                if isinstance(exc, asyncio.CancelledError | SystemExit | KeyboardInterrupt):
+                    self._entered.cancel()
+                else:
+                    self._entered.set_exception(exc)
             elif not self._leave.done() or self._leave.cancelled():
                 self.failure = exc
                 self._on_collapse()
