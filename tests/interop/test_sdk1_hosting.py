@@ -302,7 +302,8 @@ def test_a_run_that_ends_with_no_exception(peers_1, tmp_path):
         status = support.end(process)
     text = (tmp_path / "log").read_text()
     assert status == 0
-    assert text.count("swordfish") == 1 and "never retrieved" not in text, text
+    assert text.count("a session of the hosted server failed") == 1 and "swordfish" in text, text
+    assert "never retrieved" not in text, text
 
 
 def test_errors_of_methods(low):
