@@ -22,6 +22,7 @@ from headrace.server.prompts import PromptRegistry
 from headrace.server.registration import Registration
 from headrace.server.resources import ResourceRegistry
 from headrace.server.tools import ToolRegistry
+from headrace.transports.lifespan import Lifespan
 from headrace.transports.runtime import make_runtime
 from headrace.transports.shield import shielded
 from headrace.transports.workers import WorkerPool
@@ -48,7 +49,8 @@ class Server(Registration):
     :param instructions: text that tells a model how to use the server.
     :param description, website_url, icons: further members of the server's ``Implementation``.
     :param lifespan: ``lifespan(server)`` is an async context manager entered once before the first
-        connection and left after the last one; what it yields is ``Context.lifespan`` (B98).
+        connection and left after the last one, in a task of its own; what it yields is ``Context.lifespan``
+        (B98). If it ends before, for what it runs in the background, serving ends with its exception.
     :param limits: bounds, see :class:`headrace.limits.Limits`.
     :param extensions: identifier (``"com.example/search"``) to settings of each extension that the server
         speaks, advertised in both eras (VN-31, VN-32); handlers see the client's as
@@ -115,7 +117,7 @@ class Server(Registration):
         self._runtime: Runtime | None = None
         self._workers: WorkerPool | None = None
         self._users = 0
-        self._exit_stack: contextlib.AsyncExitStack | None = None
+        self._span: Lifespan | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lock: asyncio.Lock | None = None
         self._sealer: Sealer | None = None
@@ -274,12 +276,12 @@ class Server(Registration):
                 await self._start()
             self._users += 1
         try:
-            yield self
+            with contextlib.nullcontext() if self._span is None else self._span.used():
+                yield self
         finally:
             with shielded():
                 await lock.acquire()
             try:
-                # Not shielded: scopes that the lifespan entered end here, and scopes are nested.
                 self._users -= 1
                 if self._users == 0:
                     await self._stop()
@@ -290,20 +292,27 @@ class Server(Registration):
         self._workers = WorkerPool(self.limits.worker_threads, f"{self.name}-worker")
         self._runtime = make_runtime(self.limits, self.log, self._workers)
         self.hub.start(self._runtime, asyncio.get_running_loop().call_soon_threadsafe)
-        self._exit_stack = contextlib.AsyncExitStack()
         try:
-            if self._lifespan is not None:
-                self.lifespan_state = await self._exit_stack.enter_async_context(self._lifespan(self))
-            if self._tasks is not None:
-                await self._exit_stack.enter_async_context(self._tasks.running())
+            if self._lifespan is not None or self._tasks is not None:
+                self._span = Lifespan(self._life())
+                await self._span.enter()
         except BaseException:
             self._stopped()
             raise
 
+    @contextlib.asynccontextmanager
+    async def _life(self) -> AsyncIterator[None]:
+        async with contextlib.AsyncExitStack() as stack:
+            if self._lifespan is not None:
+                self.lifespan_state = await stack.enter_async_context(self._lifespan(self))
+            if self._tasks is not None:
+                await stack.enter_async_context(self._tasks.running())
+            yield
+
     async def _stop(self) -> None:
         try:
-            if self._exit_stack is not None:
-                await self._exit_stack.aclose()
+            if self._span is not None:
+                await self._span.leave()
         finally:
             self._stopped()
 
@@ -315,7 +324,7 @@ class Server(Registration):
         self._runtime = None
         self._loop = None
         self._lock = None
-        self._exit_stack = None
+        self._span = None
         self.lifespan_state = None
         self.sessions.clear()
 

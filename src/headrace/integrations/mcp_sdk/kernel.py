@@ -41,7 +41,6 @@ from headrace.integrations.mcp_sdk.calls import (
 )
 from headrace.integrations.mcp_sdk.http_request import HostedRequest
 from headrace.integrations.mcp_sdk.json import encode
-from headrace.integrations.mcp_sdk.lifespan import OwnTask
 from headrace.integrations.mcp_sdk.mirrored import MirroredHeaders
 from headrace.integrations.mcp_sdk.sdk import lowlevel_of
 from headrace.integrations.mcp_sdk.tracing import silent
@@ -176,7 +175,7 @@ class SdkHost(McpHost):
         super().__init__(
             self._initialize,
             name=app.name,
-            lifespan=lambda host: OwnTask(app.lifespan(app)),
+            lifespan=lambda host: app.lifespan(app),
             limits=limits,
             on_session_end=self._session_over,
             on_ending=self._ending,

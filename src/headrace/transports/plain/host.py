@@ -11,8 +11,8 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any
 
 from headrace.limits import DEFAULT, Limits
+from headrace.transports.lifespan import Lifespan
 from headrace.transports.plain.exchange import PlainExchange, decode, params_of
-from headrace.transports.plain.lifespan import Lifespan
 from headrace.transports.runtime import make_runtime
 from headrace.transports.shield import shielded
 from headrace.transports.workers import WorkerPool
@@ -69,7 +69,6 @@ class Host(ABC):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lock = asyncio.Lock()
         self._users = 0
-        self._user_tasks: set[asyncio.Task[Any]] = set()
         self._tasks: set[Any] = set()
 
     def __repr__(self) -> str:
@@ -151,19 +150,10 @@ class Host(ABC):
             if self._runtime is None:
                 await self._start()
             self._users += 1
-        task = asyncio.current_task()
-        assert task is not None
-        self._user_tasks.add(task)
-        span = self._span
         try:
-            yield self
-        except asyncio.CancelledError:
-            if span is None or span.failure is None:
-                raise
-            task.uncancel()
-            raise span.failure from None
+            with contextlib.nullcontext() if self._span is None else self._span.used():
+                yield self
         finally:
-            self._user_tasks.discard(task)
             self._users -= 1
             # Whoever holds the lock is starting, and then goes on, or is stopping already.
             with shielded():
@@ -179,16 +169,11 @@ class Host(ABC):
         self._runtime = make_runtime(self.limits, self.log, self._workers)
         try:
             if self._lifespan is not None:
-                self._span = Lifespan(self._lifespan(self), self._collapsed)
+                self._span = Lifespan(self._lifespan(self))
                 self.lifespan_state = await self._span.enter()
         except BaseException:
             self._stopped()
             raise
-
-    def _collapsed(self) -> None:
-        """The lifespan ended by itself: so do all who are inside of :meth:`running`, with what it raised."""
-        for task in list(self._user_tasks):
-            task.cancel()
 
     async def _stop(self) -> None:
         try:
@@ -199,8 +184,7 @@ class Host(ABC):
                 with shielded():
                     await asyncio.wait(tasks, timeout=1.0)
             if self._span is not None:
-                with shielded():
-                    await self._span.leave()
+                await self._span.leave()
         finally:
             self._stopped()
 
