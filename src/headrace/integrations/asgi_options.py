@@ -10,7 +10,7 @@ from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from headrace.integrations.asgi_gate import AsgiGate, endpoint_of
 from headrace.integrations.mcp_sdk.beside import beside_of
 
-__all__ = ("key_of", "options_of", "store_of")
+__all__ = ("guards_of", "key_of", "options_of", "store_of")
 
 try:
     from mcp.server.auth.middleware.bearer_auth import authorization_context
@@ -43,6 +43,15 @@ def options_of(app: Any, path: str, *, beside: Any = None, ignore: tuple[str, ..
     if others is not None:
         options["beside"] = others
     return options
+
+
+def guards_of(security: Any) -> dict[str, Any]:
+    """The SDK's ``TransportSecuritySettings`` as what our guards take."""
+    if security is None:
+        return {}
+    if not security.enable_dns_rebinding_protection:
+        return {"allowed_hosts": ["*"], "allowed_origins": ["*"]}
+    return {"allowed_hosts": list(security.allowed_hosts), "allowed_origins": list(security.allowed_origins)}
 
 
 def store_of(event_store: Any, host: Any) -> Any:

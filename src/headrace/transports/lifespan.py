@@ -80,7 +80,7 @@ class Lifespan:
             async with self._manager as state:
                 if not self._entered.done():
                     self._entered.set_result((state, contextvars.copy_context()))
-                # What cancels this is a scope of the lifespan itself, which says why at its end, or the end of the loop.
+                # Cancelled by a scope of the lifespan itself, which says why at its end, or by the end of the loop.
                 with contextlib.suppress(asyncio.CancelledError):
                     await self._leave
         except BaseException as exc:

@@ -15,12 +15,11 @@ from headrace.server import hosting
 from headrace.transports.http_options import check_options
 
 if TYPE_CHECKING:
+    from headrace.transports.hosting import Address
     from headrace.transports.plain import McpHost
     from headrace.transports.stdio import StdioClaim
 
 __all__ = ("host_of", "run", "serve")
-
-Address = str | int | tuple[str, int]
 
 _PLACES = ("http", "unix", "tcp", "stdio")
 

@@ -14,9 +14,9 @@ from starlette.applications import Starlette
 from starlette.middleware.authentication import AuthenticationMiddleware
 
 from headrace.errors import UsageError
+from headrace.integrations.asgi_options import guards_of, store_of
 from headrace.integrations.mcp_sdk.auth import Authenticator
 from headrace.integrations.mcp_sdk.beside import beside_of
-from headrace.integrations.mcp_sdk.events import event_stores
 from headrace.integrations.mcp_sdk.kernel import SdkHost
 from headrace.integrations.mcp_sdk.sdk import lowlevel_of
 from headrace.limits import DEFAULT, Limits
@@ -24,12 +24,10 @@ from headrace.server import hosting
 from headrace.transports.http_options import check_options
 
 if TYPE_CHECKING:
+    from headrace.transports.hosting import Address
     from headrace.transports.stdio import StdioClaim
 
 __all__ = ("host_of", "run", "serve")
-
-Address = str | int | tuple[str, int]
-
 
 def host_of(
     server: Any,
@@ -92,7 +90,7 @@ def host_of(
         options["json_only"] = True
     if retry_interval is not None:
         options["retry_interval"] = retry_interval / 1000
-    _guard(options, transport_security)
+    options = guards_of(transport_security) | options
     bounds = {
         "session_idle_timeout": session_idle_timeout,
         "max_sessions": max_sessions,
@@ -119,9 +117,6 @@ def host_of(
     others = beside_of(routes, path, beside)
     if others is not None:
         options["beside"] = others
-    stores = event_store is not None and not isinstance(event_store, bool) and hasattr(event_store, "store_event")
-    if not stores:
-        options["event_store"] = bool(event_store) if event_store is None else event_store
     host = host_class(
         server,
         limits=limits,
@@ -130,22 +125,9 @@ def host_of(
         closes_streams=bool(event_store),
         routes=routes,
     )
-    if stores:
-        host.http_options["event_store"] = event_stores(event_store, lambda: host.runtime, lambda: host.limits)
+    host.http_options["event_store"] = store_of(event_store, host)
     check_options(host.http_options)
     return host
-
-
-def _guard(options: dict[str, Any], security: Any) -> None:
-    """TransportSecuritySettings as what our guards take."""
-    if security is None:
-        return
-    if not security.enable_dns_rebinding_protection:
-        options.setdefault("allowed_hosts", ["*"])
-        options.setdefault("allowed_origins", ["*"])
-        return
-    options.setdefault("allowed_hosts", list(security.allowed_hosts))
-    options.setdefault("allowed_origins", list(security.allowed_origins))
 
 
 def _routes(server: Any, app: Any, path: str, debug: bool, settings: dict[str, Any]) -> Starlette | None:

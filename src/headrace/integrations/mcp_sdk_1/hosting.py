@@ -12,21 +12,19 @@ import msgspec
 from mcp.server.lowlevel import Server
 
 from headrace.errors import UsageError
-from headrace.integrations.asgi_options import options_of, store_of
+from headrace.integrations.asgi_options import guards_of, options_of, store_of
 from headrace.integrations.mcp_sdk_1.host import StreamHost
 from headrace.limits import DEFAULT, Limits
 from headrace.server import hosting
 from headrace.transports.http_options import check_options
 
 if TYPE_CHECKING:
+    from headrace.transports.hosting import Address
     from headrace.transports.stdio import StdioClaim
 
 __all__ = ("host_of", "run", "serve")
 
 _UNLIMITED = 1 << 40
-
-Address = str | int | tuple[str, int]
-
 
 def host_of(
     server: Any,
@@ -76,7 +74,7 @@ def host_of(
         event_store = getattr(server, "_event_store", None) if event_store is None else event_store
         retry_interval = getattr(server, "_retry_interval", None) if retry_interval is None else retry_interval
         limits = _limits(settings, limits)
-        options |= _guards(settings.transport_security)
+        options |= guards_of(settings.transport_security)
         app = server.streamable_http_app()
         options |= options_of(app, own_path, beside=beside)
     elif beside is not None:
@@ -98,15 +96,6 @@ def host_of(
     host.http_options["event_store"] = store_of(event_store, host)
     check_options(host.http_options)
     return host
-
-
-def _guards(security: Any) -> dict[str, Any]:
-    """TransportSecuritySettings as what our guards take."""
-    if security is None:
-        return {}
-    if not security.enable_dns_rebinding_protection:
-        return {"allowed_hosts": ["*"], "allowed_origins": ["*"]}
-    return {"allowed_hosts": list(security.allowed_hosts), "allowed_origins": list(security.allowed_origins)}
 
 
 def _limits(settings: Any, given: Limits | None) -> Limits:
