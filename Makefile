@@ -14,11 +14,12 @@ ASAN_LIB := build/asan/lib
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help sdk-suite bench-peers bench-pythons guard-record system build demo test bytecode conformance test-c test-release test-debug test-dist test-pythons lint bench debug asan peers clean dist bench-embed
+.PHONY: help sdk-suite bench-peers bench-pythons guard-record system build demo test test-wide bytecode conformance test-c test-release test-debug test-dist test-pythons lint bench debug asan peers clean dist bench-embed
 
 help:
 	@echo "make demo    set up, host the demo tool server over HTTP, call it, print a throughput line"
 	@echo "make test    set up and run all tests: C under sanitizers, release and debug builds, both event loops, peers"
+	@echo "make test-wide   servers and clients of every SDK on every transport, each beside the SDK's own (after make test)"
 	@echo "make conformance   the official conformance suite against the server and the client, on every wire: totals"
 	@echo "make sdk-suite SDK=<checkout>   the official Python SDK's own tests, with our dispatcher and transports in them"
 	@echo "make bench   benchmarks, short: ratios against raw loops and other SDKs"
@@ -93,6 +94,12 @@ lint: build $(VENV)/.ready-test
 
 test-release: build $(VENV)/.ready-test peers
 	$(PYTEST) tests
+
+# The files that tests/conftest.py names in WIDE.
+WIDE := $(addprefix tests/interop/test_,fastmcp_hosting.py fastmcp_hosting_faults.py sdk1_hosting.py sdk_client.py \
+	sdk_client_trials.py sdk_hosting_conformance.py asgi_hosts.py)
+test-wide: build $(VENV)/.ready-test peers
+	$(PYTEST) $(WIDE)
 
 # The debug build asserts and counts live objects: the parts with state run on it once more.
 STATEFUL := $(addprefix tests/unit/test_,mux*.py capture.py middleware.py batch.py http_batch.py short_sessions.py link.py tool.py server.py http_server.py http_server_streams.py http_client.py) \

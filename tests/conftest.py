@@ -76,11 +76,34 @@ def servers_are_strangers():
         eras.clear()
 
 
-def pytest_collection_modifyitems(items):
+# Every way of hosting every generation of every SDK, each beside the SDK's own: `make test-wide`. What of it is no
+# repetition on another transport, era or generation is in the other files.
+WIDE = (
+    "interop/test_fastmcp_hosting.py", "interop/test_fastmcp_hosting_faults.py", "interop/test_sdk1_hosting.py",
+    "interop/test_sdk_client.py", "interop/test_sdk_client_trials.py", "interop/test_sdk_hosting_conformance.py",
+    "interop/test_asgi_hosts.py",
+)  # fmt: skip
+
+
+def pytest_addoption(parser):
+    parser.addoption("--wide", action="store_true", help="run the files of the wide matrix too, see tests/conftest.py")
+
+
+def pytest_collection_modifyitems(config, items):
+    def place(item):
+        return item.path.relative_to(HERE).as_posix()
+
     def rank(item):
-        path = item.path.relative_to(HERE).as_posix()
+        path = place(item)
         return next((n for n, name in enumerate(LONG) if path.startswith(name)), len(LONG))
 
+    if not config.getoption("--wide"):
+        # A file that is named on the command line is meant.
+        named = {Path(arg.partition("::")[0]).name for arg in config.args}
+        left_out = [item for item in items if place(item) in WIDE and item.path.name not in named]
+        config.hook.pytest_deselected(items=left_out)
+        gone = set(left_out)
+        items[:] = [item for item in items if item not in gone]
     items.sort(key=rank)
 
 
