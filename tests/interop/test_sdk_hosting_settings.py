@@ -62,3 +62,32 @@ def test_without_the_sdk(peers_1, which):
     assert kind == "UsageError"
     assert "pip install" in line
     assert "\n" not in line
+
+
+@pytest.mark.parametrize(
+    ("generation", "code", "line"),
+    [
+        ("peers", "import headrace.integrations.mcp_sdk_1", "use headrace.integrations.mcp_sdk, or pip install 'mcp<2'"),
+        ("peers_1", "from headrace.integrations.mcp_sdk import run", "or headrace.integrations.mcp_sdk_1 for servers of version 1"),
+        (
+            "peers",
+            "from mcp.server import MCPServer\nfrom headrace.integrations.fastmcp import run\nrun(MCPServer('x'))",
+            "MCPServer cannot be hosted here: use headrace.integrations.mcp_sdk",
+        ),
+        (
+            "peers_1",
+            "from mcp.server.fastmcp import FastMCP\nfrom headrace.integrations.fastmcp import run\nrun(FastMCP('x'))",
+            "FastMCP cannot be hosted here: use headrace.integrations.mcp_sdk_1",
+        ),
+        (
+            "peers",
+            "from headrace.integrations.fastmcp import run\nrun(5)",
+            "a builtins.int cannot be hosted here: a FastMCP object of the package fastmcp is needed",
+        ),
+    ],
+)  # fmt: skip
+def test_the_wrong_module_names_the_right_one(request, generation, code, line):
+    python = request.getfixturevalue(generation)
+    done = subprocess.run([str(python), "-c", code], capture_output=True, timeout=50, env=environment())
+    assert done.returncode == 1
+    assert done.stderr.decode().rstrip().endswith(line), done.stderr.decode()

@@ -99,6 +99,30 @@ def test_stdio_all_answers_right(run, revision):
     run(main)
 
 
+@pytest.mark.parametrize(
+    ("revision", "begins"),
+    [("2026-07-28", ["server/discover"]), ("2025-11-25", ["initialize", "notifications/initialized"])],
+)
+def test_the_start_of_a_child_is_no_call(run, revision, begins):
+    """A connection is asked something before it is measured, in the modern era too: the first calls of a program that
+    takes long to start would have its start for their latency."""
+
+    async def main():
+        ready = await prepare(
+            list(COMMAND), [tool_entry("echo", {"text": "h"})], revision=revision, env=ENV, inherit_env=True
+        )
+        assert [step.method for step in ready.opening] == begins
+        target = fake(f"if (m['method'] == 'tools/call') == (n <= {len(begins)}): os._exit(1)\nif i: ok(i, 'h')")
+        load = Plan(
+            target=target, operations=ready.operations, revision=revision, opening=ready.opening,
+            in_flight=4, requests=4, duration_s=None, timeout_s=5.0,
+        )  # fmt: skip
+        report = await run_it(load)
+        assert kinds(report) == {} and report.totals.ok == 4
+
+    run(main)
+
+
 run_it = run
 
 

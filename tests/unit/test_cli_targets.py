@@ -102,7 +102,7 @@ def test_what_a_guest_is_asked(run, load, monkeypatch):
         asked.update(options, server=server)
 
     found = load(FOREIGN + "mcp = FastMCP()\n")
-    with pytest.raises(click.UsageError, match="--sealed-sessions: a session of a FastMCP lives in its process"):
+    with pytest.raises(click.UsageError, match="--sealed-sessions: a session of this FastMCP lives in its process"):
         found.check({}, {"sealed_sessions"})
     found.check({}, {"path", "json_only"})
     found._serve = serve

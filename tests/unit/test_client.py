@@ -586,6 +586,21 @@ def test_mx20_requests_of_the_server_in_the_handshake_era(run):
     run(main)
 
 
+def test_a_request_that_nothing_answers_is_no_broken_message(run, caplog):
+    """What the server asks for is named, to it and once in the log."""
+
+    async def main():
+        _, sampling, unknown = await answers_to(error(-32601), *REQUESTS)
+        assert sampling["error"]["message"] == "this client does not answer sampling/createMessage"
+        assert unknown["error"]["message"] == "this client does not answer what/ever"
+
+    with caplog.at_level("WARNING"):
+        run(main)
+    assert [r.getMessage() for r in caplog.records] == [
+        "the server asked for 'sampling/createMessage', which nothing here answers: refused, as are more of them"
+    ]
+
+
 def test_jr15_st33_requests_of_the_server_in_the_modern_era_are_never_answered(run):
     async def main():
         assert await answers_to(MODERN, *REQUESTS) == []

@@ -124,7 +124,7 @@ async def prepare(target: Any, entries: Iterable[Entry], *, verify: bool = True,
             target=_reached(where, client),
             revision=client.protocol_version,
             operations=tuple(operations),
-            opening=() if maker.modern else maker.opening(),
+            opening=maker.opening(),
             closing=(maker.ending(),) if maker.http and not maker.modern else (),
             server_name=info.name if info is not None else "",
             server_version=info.version if info is not None else "",
@@ -179,7 +179,14 @@ class _Maker:
         return Step(before=b"", method="DELETE", headers=self._headers("", None), answer="ended")
 
     def opening(self) -> tuple[Step, ...]:
-        """The handshake of a session."""
+        """What a connection begins with: the handshake of a session. In the modern era there is none; a line server
+        is asked what it speaks, so that the time a child takes to start is nobody's latency. HTTP servers run
+        already."""
+        if self.modern and self.http:
+            return ()
+        if self.modern:
+            before, _, after = self._text("server/discover", b"", progress=False)
+            return (Step(before=before, after=after, method="server/discover"),)
         offer = self.client._offer
         params = b'{"protocolVersion":%b,"capabilities":%b,"clientInfo":%b}' % (
             encode(self.revision),

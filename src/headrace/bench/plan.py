@@ -86,7 +86,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     operations: tuple[Operation, ...]
     revision: str
     opening: tuple[Step, ...] = ()
-    """Sent once on every connection before anything is measured: the handshake of a session."""
+    """Sent once on every connection before anything is measured: the handshake of a session, or the
+    question that shows that a line server has started."""
     closing: tuple[Step, ...] = ()
     """Sent over HTTP for every session of a connection once everything is measured: it is ended at the server."""
     connections: int = 1

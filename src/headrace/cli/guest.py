@@ -61,7 +61,7 @@ class Guest:
         """Raises click.UsageError for what cannot be had for this kind of server."""
         if "sealed_sessions" in typed:
             raise click.UsageError(
-                f"--sealed-sessions: a session of a {self._kind.name} lives in its process; use --stateless"
+                f"--sealed-sessions: a session of this {self._kind.name} lives in its process; use --stateless"
             )
 
     async def serve(

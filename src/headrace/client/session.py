@@ -35,6 +35,9 @@ __all__ = ("ClientSession",)
 RESTORE_TIMEOUT = 10.0
 """Seconds for each request that gives a new session what the old one had been told."""
 
+_METHOD_SHOWN = 80
+"""Characters of a method that are repeated."""
+
 _decode_message = msgspec.json.Decoder(LoggingMessageNotificationParams).decode
 
 
@@ -76,6 +79,7 @@ class ClientSession(Gate):
         self.max_batch = DEFAULT.max_batch
         self._warned = False
         self._strangers = 0
+        self._refused = 0
 
     def agreed(self, revision: str) -> None:
         """The handshake settled on ``revision``."""
@@ -106,7 +110,13 @@ class ClientSession(Gate):
                     "the server sent a request (%s) against the protocol: ignored, as are more of them", envelope.method
                 )
             return None
-        return RpcError(METHOD_NOT_FOUND, "unknown method")
+        method = (envelope.method or "")[:_METHOD_SHOWN]
+        self._refused += 1
+        if self._refused == 1:
+            self.log.warning(
+                "the server asked for %r, which nothing here answers: refused, as are more of them", method
+            )
+        return RpcError(METHOD_NOT_FOUND, f"this client does not answer {method}")
 
     def notify(self, envelope: Envelope, sink: Sink) -> None:
         method = envelope.method
@@ -140,6 +150,8 @@ class ClientSession(Gate):
         self.log.debug("an answer nobody waits for was dropped")
 
     def bad_input(self, code: int, message: str, sink: Sink) -> None:
+        if code == METHOD_NOT_FOUND:  # a message like any other: `unknown_method` has said what there is to say
+            return
         # Log lines of a server on its stdout come by the thousand: one warning, then silence (B08).
         if not self._warned:
             self._warned = True

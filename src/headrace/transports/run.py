@@ -67,7 +67,7 @@ def run_until_stopped(main: Callable[[], Coroutine[Any, Any, None]], *, loop: st
     except RuntimeError:
         pass
     else:
-        raise UsageError("an event loop runs here already: use `await server.serve(...)` instead of run()")
+        raise UsageError("an event loop runs here already: `await serve(...)` instead of run()")
     running = loop_factory(loop)()
     asyncio.set_event_loop(running)
     stopped = False

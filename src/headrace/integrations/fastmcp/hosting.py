@@ -10,6 +10,7 @@ import fastmcp
 from headrace.errors import UsageError
 from headrace.integrations.asgi_options import options_of, store_of
 from headrace.integrations.fastmcp.generations import make_host
+from headrace.integrations.hosts import kind_of
 from headrace.limits import Limits
 from headrace.server import hosting
 from headrace.transports.http_options import check_options
@@ -65,8 +66,14 @@ def host_of(
     :param beside: an ASGI application for the paths that neither the endpoint nor the server's own routes have.
     :param http_options: others of :class:`headrace.transports.http_options.HttpOptions`.
 
-    Raises TypeError for an unknown option.
+    Raises UsageError for what is no such server, TypeError for an unknown option.
     """
+    if not isinstance(mcp, fastmcp.FastMCP):
+        kind = kind_of(mcp)
+        raise UsageError(
+            f"a {type(mcp).__module__}.{type(mcp).__qualname__} cannot be hosted here: "
+            + ("a FastMCP object of the package fastmcp is needed" if kind is None else f"use {kind.module}")
+        )
     settings = fastmcp.settings
     path = path if path is not None else settings.streamable_http_path
     if stateless_http is None:

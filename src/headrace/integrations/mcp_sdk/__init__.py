@@ -59,7 +59,11 @@ def __getattr__(name: str) -> Any:
     except ImportError:
         version = "" if name in _BOTH else ", version 2"
         need = f"{__name__} needs the official SDK{version}: pip install 'headrace[mcp]'"
-        raise UsageError(need if name in _BOTH else f"{need} 'mcp>=2'") from None
+        if name not in _BOTH:
+            need += " 'mcp>=2'"
+        if home == "hosting":
+            need += ", or headrace.integrations.mcp_sdk_1 for servers of version 1"
+        raise UsageError(need) from None
     value = getattr(import_module(f"{__name__}.{home}"), name)
     globals()[name] = value
     return value

@@ -10,6 +10,14 @@ try:
 except ImportError as exc:
     raise ImportError("headrace.integrations.mcp_sdk_1 needs the official SDK: pip install 'headrace[mcp]'") from exc
 
+from importlib.util import find_spec as _find_spec
+
+if _find_spec("mcp_types") is not None:
+    raise ImportError(
+        "headrace.integrations.mcp_sdk_1 is for mcp 1.x, and mcp 2.x is installed: use headrace.integrations.mcp_sdk, "
+        "or pip install 'mcp<2'"
+    )
+
 from headrace.integrations.mcp_sdk_1.hosting import host_of, run, serve
 
 __all__ = ("host_of", "run", "serve")
