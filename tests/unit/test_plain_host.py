@@ -758,6 +758,10 @@ def test_wrong_arguments(run):
             await serve(host, raw=True, on_notify=echo, tcp=0)
         with pytest.raises(UsageError, match="protocol 'x'"):
             await serve(echo, protocol="x", tcp=0)
+        with pytest.raises(UsageError, match="a Server is no handler: a function of"):
+            await serve(Server("x", version="1"), tcp=0)
+        with pytest.raises(TypeError, match="unknown option 'port': serve and run are told where by http="):
+            await serve(echo, port=8000)
         with pytest.raises(UsageError, match="names of notifications"):
             await serve(echo, names=NO_NAMES, tcp=0)
         with pytest.raises(TypeError, match="unknown option"):

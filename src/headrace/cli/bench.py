@@ -36,7 +36,7 @@ _HELP = """Measure SERVER, or the command behind "--": calls per second, latency
   headrace bench http://127.0.0.1:8000/mcp --tool echo --args '{"text": "x"}' --connections 64
   headrace bench http://127.0.0.1:8000/mcp echo text=x --expect x
   headrace bench echo text=x --in-flight 1000 -- headrace serve demo.py
-  headrace bench --tool echo --args '{"text": "x"}' -- official_sdk_server.py:mcp     hosted by headrace serve
+  headrace bench --tool echo --args '{"text": "x"}' -- library.py:mcp     hosted by serve
   headrace bench http://127.0.0.1:8000/mcp --tool echo --payload 64k --requests 10k
   headrace bench http://127.0.0.1:8000/mcp --tool echo --rate 2000/s --duration 1m
   headrace bench http://127.0.0.1:8000/mcp --scenario mix.toml --pid 4242 --html report.html

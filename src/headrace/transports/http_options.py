@@ -58,9 +58,15 @@ class HttpOptions(TypedDict, total=False):
     Origin is its own matter; its lifespan is that of the endpoint."""
 
 
+_PLACES = frozenset(("transport", "host", "port"))
+"""What other servers call it; an endpoint does not know where it is."""
+
+
 def check_options(options: Mapping[str, Any]) -> None:
     """Raises TypeError for a name that is no option, :class:`UsageError` for values that cannot be served."""
     for name in options:
+        if name in _PLACES:
+            raise TypeError(f"unknown option {name!r}: serve and run are told where by http='HOST:PORT', unix= or tcp=")
         if name not in HttpOptions.__annotations__:
             raise TypeError(f"unknown option {name!r}; HTTP endpoints have {', '.join(HttpOptions.__annotations__)}")
     path = options.get("path", "/mcp")

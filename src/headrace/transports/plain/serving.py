@@ -83,6 +83,10 @@ def make_host(handler: Any, protocol: str, options: dict[str, Any]) -> Host:
     if isinstance(handler, Host):
         host: Host = own_host(handler, options)
         return host
+    if not callable(handler):
+        raise UsageError(
+            f"a {type(handler).__name__} is no handler: a function of (method, params, exchange), or a host, is needed"
+        )
     if protocol == "jsonrpc":
         return RpcHost(handler, **given(options))
     if protocol != "mcp":
