@@ -15,10 +15,13 @@ from typing import Any
 
 import anyio
 
+from headrace.integrations.mcp_sdk.scopes import checkpoint_if_cancelled
+
 __all__ = ("ReadStream", "WriteStream")
 
 HIGH = 512  # items waiting at which reading pauses
 HIGH_BYTES = 8 * 1024 * 1024  # the same in bytes of JSON
+LONG = 64  # items taken without waiting, after which it is looked whether the reader is cancelled
 
 
 class ReadStream:
@@ -27,11 +30,12 @@ class ReadStream:
     ``hold(held)`` is told when to stop reading and when to go on. One task receives at a time.
     """
 
-    __slots__ = ("_bytes", "_closed", "_ended", "_held", "_hold", "_items", "_waiter")
+    __slots__ = ("_bytes", "_closed", "_ended", "_held", "_hold", "_items", "_taken", "_waiter")
 
     def __init__(self, hold: Callable[[bool], Any] | None = None) -> None:
         self._items: deque[tuple[Any, int]] = deque()
         self._bytes = 0
+        self._taken = 0
         self._waiter: asyncio.Future[None] | None = None
         self._hold = hold
         self._held = False
@@ -73,6 +77,11 @@ class ReadStream:
     async def receive(self) -> Any:
         """The next item. Raises ``anyio.EndOfStream`` at the end, ``anyio.ClosedResourceError`` after a close."""
         items = self._items
+        self._taken += 1
+        if not items or self._taken >= LONG:
+            # A scope does not interrupt a wait that is over: where items never cease, it would never get its turn.
+            self._taken = 0
+            await checkpoint_if_cancelled()
         while not items:
             if self._closed:
                 raise anyio.ClosedResourceError

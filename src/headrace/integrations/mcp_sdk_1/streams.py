@@ -13,7 +13,11 @@ from typing import Any
 
 from anyio import ClosedResourceError, EndOfStream, WouldBlock
 
+from headrace.integrations.mcp_sdk.scopes import checkpoint_if_cancelled
+
 __all__ = ("ReadStream", "WriteStream")
+
+LONG = 64  # messages taken without waiting, after which it is looked whether the reader is cancelled
 
 
 class ReadStream:
@@ -21,6 +25,7 @@ class ReadStream:
 
     def __init__(self) -> None:
         self._items: deque[Any] = deque()
+        self._taken = 0
         self._waiter: asyncio.Future[None] | None = None
         self._ended = False
         self._closed = False
@@ -54,6 +59,11 @@ class ReadStream:
 
     async def receive(self) -> Any:
         """The next message. Raises EndOfStream behind the last one, ClosedResourceError after :meth:`close`."""
+        self._taken += 1
+        if not self._items or self._taken >= LONG:
+            # A scope does not interrupt a wait that is over: where messages never cease, it would never get its turn.
+            self._taken = 0
+            await checkpoint_if_cancelled()
         while True:
             if self._closed:
                 raise ClosedResourceError
