@@ -12,7 +12,7 @@ from interop import support
 
 SERVER = support.HERE / "peers" / "fastmcp_features.py"
 CLIENT = support.HERE / "peers" / "fastmcp_features_client.py"
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(support.SOURCE), "PYTHONDONTWRITEBYTECODE": "1"}
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(support.SOURCE)}
 INITIALIZE = {
     "protocolVersion": "2025-06-18",
     "capabilities": {},

@@ -13,7 +13,7 @@ CLIENT = support.HERE / "peers" / "sdk_hosted_client.py"
 
 def environment(journal=None):
     """The environment of counterparts that host with headrace."""
-    env = {**os.environ, "PYTHONPATH": str(support.SOURCE), "PYTHONDONTWRITEBYTECODE": "1"}
+    env = {**os.environ, "PYTHONPATH": str(support.SOURCE)}
     if journal is not None:
         env["SDK_HOSTED_JOURNAL"] = str(journal)
     return env
