@@ -73,7 +73,7 @@ def test_the_client_has_seen_something(both):
         assert ours["where"][0] == ["file:///work"]
 
 
-@pytest.mark.parametrize("words", [["json"], ["stateless"], ["stateless", "json"]], ids="-".join)
+@pytest.mark.parametrize("words", [["json"], ["stateless"]], ids="-".join)
 def test_other_modes(python, words):
     """Answers in JSON, and no sessions."""
     with hosted(python, "headrace", *words) as (url, _):

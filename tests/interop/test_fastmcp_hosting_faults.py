@@ -27,7 +27,7 @@ def python(request):
 
 @pytest.fixture(scope="module")
 def server(python):
-    """A server on headrace, for all tests that leave it as it is."""
+    """A server on headrace, for all tests that leave it as it is but for more tools."""
     with hosted(python, "headrace") as (url, _):
         yield url
 
@@ -97,21 +97,28 @@ def test_b29_concurrent_senders(run, python, server, kind):
     run(trial)
 
 
-@pytest.mark.parametrize("words", [[], ["stateless"]], ids=["sessions", "stateless"])
-def test_b98_the_lifespan_runs_once(run, python, words):
-    """B98: entered once for all sessions and requests, and left at the end."""
-    with hosted(python, "headrace", *words) as (url, _):
+def lifespan_once(run, url):
+    async def trial():
+        for _ in range(3):
+            async with connect(url, revision="2025-11-25") as client:
+                for _ in range(5):
+                    found = (await client.call_tool("context")).structured_content
+                    assert found["entered"] == 1
+                    assert found["lifespan"] == {"database": "open"}
 
-        async def trial():
-            for _ in range(3):
-                async with connect(url, revision="2025-11-25") as client:
-                    for _ in range(5):
-                        found = (await client.call_tool("context")).structured_content
-                        assert found["entered"] == 1
-                        assert found["lifespan"] == {"database": "open"}
+    run(trial)
+    assert Raw(url, method="GET", path="/health").message == {"status": "ok", "entered": 1, "left": 0}
 
-        run(trial)
-        assert Raw(url, method="GET", path="/health").message == {"status": "ok", "entered": 1, "left": 0}
+
+def test_b98_the_lifespan_runs_once(run, server):
+    """B98: entered once for all sessions."""
+    lifespan_once(run, server)
+
+
+def test_b98_the_lifespan_runs_once_without_sessions(run, python):
+    """B98: and for all requests that belong to none."""
+    with hosted(python, "headrace", "stateless") as (url, _):
+        lifespan_once(run, url)
 
 
 @pytest.mark.parametrize("kind", ["stdio", "http"])
@@ -153,12 +160,12 @@ def test_b107_look_alike_keys(server):
     assert "error" in twice or twice["result"] == {} or twice["result"]["content"][0]["text"] == "ran"
 
 
-def test_b113_the_tool_list_changes_while_it_is_read(run, python):
+def test_b113_the_tool_list_changes_while_it_is_read(run, server):
     """B113: 30 tools come while lists are read; the list in the end has them all, and the client was told."""
     changed = []
 
-    async def trial(url):
-        async with connect(url, on_list_changed=changed.append, revision="2025-11-25") as client:
+    async def trial():
+        async with connect(server, on_list_changed=changed.append, revision="2025-11-25") as client:
             lists, _ = await asyncio.gather(
                 asyncio.gather(*(client.list_tools() for _ in range(10))),
                 asyncio.gather(*(client.call_tool("grow", {"name": f"grown_{n}"}) for n in range(30))),
@@ -168,8 +175,7 @@ def test_b113_the_tool_list_changes_while_it_is_read(run, python):
             assert {f"grown_{n}" for n in range(30)} <= grown
             assert (await client.call_tool("grown_29")).text == "grown_29"
 
-    with hosted(python, "headrace") as (url, _):
-        run(trial, url)
+    run(trial)
 
 
 def test_b115_one_object_on_two_transports(run, python):

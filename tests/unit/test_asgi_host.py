@@ -1161,6 +1161,7 @@ def test_closing_with_a_peer_that_was_reset_unnoticed(run):
             peer.reset()
             await asyncio.sleep(0.05)
             await place.listener.close()
+            assert place.listener.connections == app.running == 0
 
     run(main)
 

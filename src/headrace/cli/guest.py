@@ -55,6 +55,7 @@ class Guest:
         self._serve = integration.serve
 
     def set_limits(self, limits: Limits) -> None:
+        """Replaces the bounds before it is served."""
         self.limits = limits
 
     def check(self, options: dict[str, Any], typed: set[str]) -> None:
@@ -91,6 +92,7 @@ class AsgiGuest:
         self._called = name
 
     def set_limits(self, limits: Limits) -> None:
+        """Replaces the bounds before it is served."""
         self.limits = limits
 
     def check(self, options: dict[str, Any], typed: set[str]) -> None:
@@ -106,6 +108,7 @@ class AsgiGuest:
     async def serve(
         self, *, http: Any, on_ready: Callable[[list[str]], Any], allowed_hosts: list[str] | None = None, **_: Any
     ) -> None:
+        """Hosts it until the task is cancelled."""
         from headrace.transports.address import parse_address
         from headrace.transports.asgi import serve
 

@@ -1,3 +1,4 @@
+# The line link under Content-Length framing: see _length_link.pyx.
 from headrace.transports._link cimport LineLink
 
 

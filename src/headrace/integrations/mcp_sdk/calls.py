@@ -232,6 +232,7 @@ class HandshakeCall(_Call):
 
     @property
     def can_send_request(self) -> bool:
+        """Whether its client can be asked by way of this exchange."""
         return self._asks and self.exchange.open
 
     async def send_raw_request(
