@@ -128,6 +128,17 @@ async def trial_odd_lines():
             assert (await session.initialize()).server_info.name == "mini"
 
 
+async def trial_deep_lines():
+    """A message that no parser here follows to its depth is an exception of the stream as well, and no fault of ours."""
+    from headrace.integrations.mcp_sdk.messages import message_of
+
+    for depth in (300, 100_000):
+        deep = b'{"a":' * depth + b"1" + b"}" * depth
+        for text in (b'{"jsonrpc":"2.0","id":1,"result":%b}', b'{"jsonrpc":"2.0","method":"x","params":%b}'):
+            found = message_of(text % deep)
+            assert depth == 300 or isinstance(found, ValueError), found
+
+
 async def trial_encodings():
     def said(item):
         return item.message.params["data"]

@@ -90,7 +90,7 @@ def message_of(raw: bytes) -> SessionMessage | Exception:
                     return _wrap(_Request(jsonrpc="2.0", id=found.id, method=found.method, params=found.params))
             elif found.result is not _UNSET and found.id is not _UNSET and found.id is not None:
                 return _wrap(_Response(jsonrpc="2.0", id=found.id, result=found.result))
-    except ValueError:  # msgspec's and pydantic's are ones
+    except (ValueError, RecursionError):  # msgspec's and pydantic's are the first
         pass
     try:
         parsed = _parse(raw)
