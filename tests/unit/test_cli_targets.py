@@ -117,6 +117,11 @@ def test_what_a_guest_is_asked(run, load, monkeypatch):
     assert asked == {"http": "8000", "unix": None, "tcp": None, "stdio": None, "claimed": None, "path": "/x", "json_response": True}
 
 
+def test_an_async_function_makes_no_server(load):
+    with pytest.raises(click.UsageError, match="make is an async function: the function that makes a server"):
+        load("async def make():\n    return 1\n", ":make")
+
+
 @pytest.mark.parametrize(("module", "cls", "given"), [("mcp.server.mcpserver.server", "MCPServer", 1500), ("fastmcp.server.server", "FastMCP", 1.5)])
 def test_what_a_guest_is_asked_on_stdio(run, load, module, cls, given):
     """Standard streams are said, whatever the settings of the SDK say; times are in the unit of the integration."""

@@ -134,6 +134,9 @@ def _find(module: ModuleType, place: str, attribute: str | None, with_traceback:
     if server is None and callable(found):
         found = _made(found, name, with_traceback)
         server = _hosted(found, name)
+    if inspect.iscoroutine(found):
+        found.close()
+        raise click.UsageError(f"{name} is an async function: the function that makes a server must be a plain one")
     if server is None:
         raise click.UsageError(
             f"{name} is a {type(found).__name__}, not a headrace.Server, a server of the official SDK or of FastMCP, "

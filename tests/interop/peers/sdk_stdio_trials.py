@@ -99,6 +99,7 @@ async def trial_cannot_start(client_of):
             raise AssertionError("it started")
     except FileNotFoundError as exc:
         assert "no such command" in "".join(exc.__notes__)
+        assert exc.filename == "no-such-program-anywhere"
     try:
         async with client_of(transport("a\0b")):
             raise AssertionError("it started")

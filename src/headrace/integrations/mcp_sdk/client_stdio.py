@@ -119,6 +119,8 @@ class StdioTransport:
             )
         except ConnectFailed as exc:
             if isinstance(exc.__cause__, OSError):
+                if exc.__cause__.filename is None and self._cwd is None:  # as of subprocess: else which file?
+                    exc.__cause__.filename = self.argv[0]
                 exc.__cause__.add_note(str(exc))
                 raise exc.__cause__ from None
             raise OSError(str(exc)) from exc
