@@ -35,6 +35,11 @@ def serve_command(target=TOOLBOX, *options, python=sys.executable):
 
 def run_json(command, *, timeout=55, env=None):
     """Runs a counterpart to its end and gives the JSON object it printed last; ``env``: further variables."""
+    return json.loads(run_lines(command, timeout=timeout, env=env)[-1])
+
+
+def run_lines(command, *, timeout=55, env=None):
+    """Runs a counterpart to its end and gives the lines it printed."""
     done = subprocess.run(
         [str(part) for part in command],
         stdin=subprocess.DEVNULL,
@@ -43,7 +48,7 @@ def run_json(command, *, timeout=55, env=None):
         env=None if env is None else os.environ | env,
     )
     assert done.returncode == 0, f"exit status {done.returncode}\n{done.stderr.decode()[-4000:]}"
-    return json.loads(done.stdout.splitlines()[-1])
+    return done.stdout.splitlines()
 
 
 def free_port():

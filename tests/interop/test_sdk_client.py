@@ -1,32 +1,42 @@
 """The official SDK's Client on headrace's transports sees what it sees on its own: both ways, both eras, both servers."""
 
 import contextlib
+import json
 
 import pytest
 
-from interop.support import HERE, SOURCE, TOOLBOX, command_text, hosted, peer_over_http, run_json, serve_command
+from interop.support import (
+    HERE,
+    SOURCE,
+    TOOLBOX,
+    command_text,
+    hosted,
+    peer_over_http,
+    run_json,
+    run_lines,
+    serve_command,
+)
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 
 SERVER = HERE / "peers" / "sdk_server.py"
 CLIENT = HERE / "peers" / "sdk_client_ways.py"
-LOOPS = {"sdk": "asyncio", "streams": "asyncio", "dispatcher": "uvloop"}
+WAYS = {"sdk": "asyncio", "streams": "asyncio", "dispatcher": "uvloop"}
 
 
 @contextlib.contextmanager
-def targets(peers, place):
-    """A paged and a plain server of their own, ours or the SDK's, as the client's script takes them."""
-    paged = command_text(serve_command(f"{TOOLBOX}:paged"))
+def target(peers, place):
+    """A server of one's own, ours or the SDK's, as the client's script takes it."""
     if place == "ours-stdio":
-        yield paged, command_text(serve_command())
+        yield command_text(serve_command())
     elif place == "ours-http":
         with hosted() as url:
-            yield paged, url
+            yield url
     elif place == "theirs-stdio":
-        yield paged, command_text([peers, SERVER, "stdio"])
+        yield command_text([peers, SERVER, "stdio"])
     else:
         with peer_over_http([peers, SERVER]) as url:
-            yield paged, url
+            yield url
 
 
 PLACES = [
@@ -37,24 +47,20 @@ PLACES = [
 
 @pytest.fixture(scope="module", params=PLACES, ids="-".join)
 def look(request, peers):
-    """Runs the client in one way; what it saw."""
-    kept = {}
+    """What the client saw in each of its ways."""
     mode, place = request.param
-
-    def run(way):
-        if way not in kept:
-            with targets(peers, place) as (paged, target):
-                command = [peers, CLIENT, way, LOOPS[way], mode, paged, target]
-                kept[way] = run_json(command, env={"PYTHONPATH": str(SOURCE)})
-        return kept[way]
-
-    return run
+    paged = command_text(serve_command(f"{TOOLBOX}:paged"))
+    with contextlib.ExitStack() as stack:
+        ways = [(way, loop, stack.enter_context(target(peers, place))) for way, loop in WAYS.items()]
+        command = [peers, CLIENT, mode, paged, *(word for way in ways for word in way)]
+        seen = run_lines(command, timeout=150, env={"PYTHONPATH": str(SOURCE)})
+    return dict(zip(WAYS, map(json.loads, seen), strict=True))
 
 
 @pytest.mark.parametrize("way", ["streams", "dispatcher"])
 def test_the_same_as_on_its_own_transports(look, way):
     """Results, errors, progress, logs, questions both ways, cancels and what the server saw of them (B75, B80, MX-11)."""
-    expected, seen = look("sdk"), look(way)
+    expected, seen = look["sdk"], look[way]
     assert set(seen) == set(expected)
     assert len(expected["progress"]) == 20
     assert expected["together"]

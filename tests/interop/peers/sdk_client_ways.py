@@ -1,6 +1,7 @@
-"""The official Python SDK's Client on headrace's transports; prints what sdk_client.py prints.
+"""The official Python SDK's Client on headrace's transports; prints what sdk_client.py prints, a line a way.
 
-    sdk_client_ways.py WAY LOOP MODE PAGED-TARGET TARGET     WAY: sdk, streams or dispatcher; LOOP: asyncio or uvloop
+    sdk_client_ways.py MODE PAGED-TARGET [WAY LOOP TARGET]...     WAY: sdk, streams or dispatcher
+                                                                  LOOP: asyncio or uvloop
 """
 
 import json
@@ -12,7 +13,11 @@ from mcp import Client
 
 from headrace.integrations.mcp_sdk import connect, http_transport, stdio_transport
 
-way, loop = sys.argv.pop(1), sys.argv.pop(1)
+WAYS = {
+    "sdk": (sdk_client.place, Client),
+    "streams": (lambda text: place(text), Client),
+    "dispatcher": (lambda text: place(text), connect),
+}
 
 
 def place(text):
@@ -22,8 +27,8 @@ def place(text):
     return stdio_transport(command, *args)
 
 
-if way != "sdk":
-    sdk_client.place = place
-    sdk_client.Client = connect if way == "dispatcher" else Client
-
-anyio.run(sdk_client.main, backend_options={"use_uvloop": loop == "uvloop"})
+mode, paged, *each = sys.argv[1:]
+for way, loop, target in zip(each[::3], each[1::3], each[2::3], strict=True):
+    sys.argv[1:] = mode, paged, target
+    sdk_client.place, sdk_client.Client = WAYS[way]
+    anyio.run(sdk_client.main, backend_options={"use_uvloop": loop == "uvloop"})
