@@ -73,7 +73,12 @@ def test_the_client_has_seen_something(both):
         assert ours["where"][0] == ["file:///work"]
 
 
-@pytest.mark.parametrize("words", [["json"], ["stateless"]], ids="-".join)
+@pytest.mark.parametrize(
+    ("python", "words"),
+    [("3", ["stateless", "json"]), ("4", ["json"]), ("4", ["stateless"])],
+    ids=["3-stateless-json", "4-json", "4-stateless"],
+    indirect=["python"],
+)
 def test_other_modes(python, words):
     """Answers in JSON, and no sessions."""
     with hosted(python, "headrace", *words) as (url, _):
