@@ -7,11 +7,10 @@ from interop.sdk_hosts import client, hosted, spoken
 
 pytestmark = pytest.mark.interop
 
-MODES = ("legacy", "auto")
-TRANSPORTS = ("http", "stdio")
+WAYS = ("http-legacy", "http-auto", "stdio-auto")  # lines of the handshake era: `over_unix`
 
 
-@pytest.fixture(scope="module", params=[f"{transport}-{mode}" for transport in TRANSPORTS for mode in MODES])
+@pytest.fixture(scope="module", params=WAYS)
 def both(request, peers):
     """What the client saw of the SDK's own host, and of ours."""
     transport, _, mode = request.param.partition("-")
