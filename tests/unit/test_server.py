@@ -490,7 +490,7 @@ def test_a_bare_list_annotation_may_hold_content(run):
 
 def test_run_inside_a_loop_says_what_to_do(run):
     async def main():
-        with pytest.raises(UsageError, match=r"await server\.serve"):
+        with pytest.raises(UsageError, match=r"await serve\(\.\.\.\)"):
             make().run(http=0)
 
     run(main)

@@ -168,7 +168,8 @@ def test_b64_delete_of_a_session_with_everything_open(run):
                 assert (await peer.ask(s.request("DELETE", **named))).status == 404
                 while await stream.chunk():
                     pass
-                assert (await caller.answer()).status == 404
+                # Clients of mcp 1.x cannot bear a 404 for what their own DELETE cut off.
+                assert (await caller.answer()).status == 202
                 await s.settled(lambda n=count: server.seen.cancelled == n + 1)
                 assert (await peer.ask(s.legacy_call(sid, "echo", {"text": "x"}))).status == 404
                 if before is None:
