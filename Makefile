@@ -97,7 +97,7 @@ test-release: build $(VENV)/.ready-test peers
 
 # The files that tests/conftest.py names in WIDE.
 WIDE := $(addprefix tests/interop/test_,fastmcp_hosting.py fastmcp_hosting_faults.py sdk1_hosting.py sdk_client.py \
-	sdk_client_trials.py sdk_hosting_conformance.py asgi_hosts.py)
+	sdk_client_trials.py sdk_hosting_conformance.py sdk_hosting_settings.py asgi_hosts.py asgi_applications.py)
 test-wide: build $(VENV)/.ready-test peers
 	$(PYTEST) $(WIDE)
 

@@ -81,7 +81,7 @@ def servers_are_strangers():
 WIDE = (
     "interop/test_fastmcp_hosting.py", "interop/test_fastmcp_hosting_faults.py", "interop/test_sdk1_hosting.py",
     "interop/test_sdk_client.py", "interop/test_sdk_client_trials.py", "interop/test_sdk_hosting_conformance.py",
-    "interop/test_asgi_hosts.py",
+    "interop/test_sdk_hosting_settings.py", "interop/test_asgi_hosts.py", "interop/test_asgi_applications.py",
 )  # fmt: skip
 
 
