@@ -104,7 +104,7 @@ def test_standard_streams(guest):
     """They are served without an option, whatever settings the SDK finds in the environment."""
     python, target, name = guest
     command = ["env", "FASTMCP_TRANSPORT=http", *support.serve_command(target, python=python)]
-    talk(command, name)
+    assert talk(command, name) == ("2025-11-25" if python == support.PEERS_1 else "2026-07-28")
 
 
 def test_what_it_has_not_is_refused(peers):

@@ -385,6 +385,7 @@ def test_send_that_says_the_client_is_gone(run, error):
         call.start()
         await asyncio.wait_for(call.task, 5)
         await settled(lambda: seen.cancelled)
+        assert call.sent == [] and app._listener.connections == 0
 
     served(run, body)
 
@@ -495,6 +496,7 @@ def test_silent_streams_get_comments(run):
         await stream.until(lambda call: call.body.count(b":\n\n") >= 3)
         stream.disconnect()
         await asyncio.wait_for(stream.task, 5)
+        assert b"data: {" not in stream.body and stream.whole
 
     served(run, body, limits=tiny(sse_keep_alive=0.1))
 

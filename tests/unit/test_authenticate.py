@@ -372,6 +372,7 @@ def test_a_disconnect_cancels_it(run):
                     getattr(peer, end)()
                 await place.settled(lambda want=before + 1: hook.cancelled == want)
             await place.settled(lambda: place.listener.connections == 0)
+            assert (len(hook.seen), hook.cancelled) == (3, 3)
 
     run(main)
 

@@ -13,6 +13,7 @@ from mcp.server.auth.provider import (
     AccessToken,
     AuthorizationCode,
     OAuthAuthorizationServerProvider,
+    TokenError,
     construct_redirect_uri,
 )
 from mcp.server.auth.routes import create_auth_routes, create_protected_resource_routes
@@ -68,7 +69,7 @@ class Provider(OAuthAuthorizationServerProvider):
         return None
 
     async def exchange_refresh_token(self, client, refresh_token, scopes):
-        raise NotImplementedError
+        raise TokenError("invalid_grant", "no refresh tokens are given out here")
 
     async def revoke_token(self, token):
         self.tokens.pop(token.token, None)

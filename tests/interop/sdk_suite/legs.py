@@ -60,10 +60,10 @@ class _Unused:
     """Stands where a client wants a transport; it gets a dispatcher instead."""
 
     async def __aenter__(self):
-        raise NotImplementedError
+        raise AssertionError("the client opened a transport of its own")
 
     async def __aexit__(self, *_):
-        raise NotImplementedError
+        """Never entered."""
 
 
 def client_on(dispatcher, spec_version, **options):
