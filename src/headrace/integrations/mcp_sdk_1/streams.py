@@ -7,9 +7,10 @@ to a function in its own call stack. Messages are in order and none waits for a 
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Self
 
 from anyio import ClosedResourceError, EndOfStream, WouldBlock
 
@@ -20,7 +21,31 @@ __all__ = ("ReadStream", "WriteStream")
 LONG = 64  # messages taken without waiting, after which it is looked whether the reader is cancelled
 
 
-class ReadStream:
+class _Closing(ABC):
+    """Ends of a pair are closed by hand or as context managers, both plain and async."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Ends it; safe to call again."""
+
+    async def aclose(self) -> None:
+        """The same as :meth:`close`."""
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class ReadStream(_Closing):
     """What the server reads. :meth:`feed` and :meth:`end` are the transport's side."""
 
     def __init__(self) -> None:
@@ -83,22 +108,6 @@ class ReadStream:
         self._items.clear()
         self._wake()
 
-    async def aclose(self) -> None:
-        """The same as :meth:`close`."""
-        self.close()
-
-    async def __aenter__(self) -> ReadStream:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self.close()
-
-    def __enter__(self) -> ReadStream:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def __aiter__(self) -> ReadStream:
         return self
 
@@ -109,7 +118,7 @@ class ReadStream:
             raise StopAsyncIteration from None
 
 
-class WriteStream:
+class WriteStream(_Closing):
     """What the server writes to: ``take(message)`` gets it at once, and gives something to wait for while the
     peer does not read what is queued already, or None."""
 
@@ -134,19 +143,3 @@ class WriteStream:
     def close(self) -> None:
         """The server, or the end of its session, closes it."""
         self._closed = True
-
-    async def aclose(self) -> None:
-        """The same as :meth:`close`."""
-        self.close()
-
-    async def __aenter__(self) -> WriteStream:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self.close()
-
-    def __enter__(self) -> WriteStream:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
