@@ -82,9 +82,9 @@ bytecode: build $(VENV)/.ready-test
 test-c:
 	@$(MAKE) --no-print-directory -C tests/csrc test
 
-# Debian packages that tests run: counted instructions and a browser. Without root those tests are skipped, a line each.
+# Debian packages that tests run: counted instructions, a browser, a store that servers share, proxies in front. Without root those tests are skipped, a line each.
 system:
-	@tools/system_packages.sh valgrind chromium
+	@tools/system_packages.sh valgrind chromium redis-server nginx haproxy
 
 lint: build $(VENV)/.ready-test
 	$(NICE) $(BIN)/ruff check -q .

@@ -1,0 +1,125 @@
+"""What several processes of one server share: the interface, which says nothing of how it is done.
+
+A backplane has three parts, and everything that is shared is made of them:
+
+- **messages** from one process to another, or to all others: in order, and noticed when some are missing;
+- **records**: small values with a time limit, under a key;
+- **logs**: the numbered events of one writer under a key, bounded, which any process can read.
+
+Without one a server is alone, and nothing of this is touched. What is written may be told later than a method that is
+no coroutine returns; :meth:`Backplane.flushed` waits for it. Whatever cannot be had now raises
+:class:`BackplaneLost`, at once: nothing here waits for something that is down.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from headrace.limits import Limits
+
+__all__ = ("Backplane", "BackplaneLost")
+
+Receive = Callable[[str, list[bytes]], None]
+
+
+class BackplaneLost(OSError):
+    """What processes share cannot be reached now. The text is for logs; clients get an error without its details."""
+
+
+class Backplane(ABC):
+    """One process's access to what all processes of a server share. Used on one event loop."""
+
+    worker: str = ""
+    """Name of this process among all, made anew by each :meth:`start`: letters and digits."""
+
+    @property
+    @abstractmethod
+    def available(self) -> bool:
+        """Whether it can be reached, as far as is known."""
+
+    @abstractmethod
+    async def start(self, limits: Limits, log: logging.Logger) -> None:
+        """Connects, and makes this process known to the others. Raises :class:`BackplaneLost` when it cannot."""
+
+    @abstractmethod
+    async def stop(self) -> None:
+        """Tells what is still to be told, as far as that is quick, and leaves. Raises nothing."""
+
+    # --- messages -----------------------------------------------------------------------------------
+
+    @abstractmethod
+    def receive(self, kind: str, function: Receive) -> None:
+        """Has messages of a kind given to ``function(sender, parts)``, on the loop; one function a kind."""
+
+    @abstractmethod
+    def on_gap(self, function: Callable[[], None]) -> None:
+        """Calls ``function`` when messages to all were missed: whatever they may have said has to be assumed."""
+
+    @abstractmethod
+    def tell(self, worker: str, kind: str, *parts: bytes) -> None:
+        """Sends a message to one process. One that is dead never gets it."""
+
+    @abstractmethod
+    def tell_all(self, kind: str, *parts: bytes) -> None:
+        """Sends a message to all other processes; all of them see the messages to all in the same order."""
+
+    @abstractmethod
+    async def flushed(self) -> None:
+        """Returns when everything told and appended before is kept. Raises :class:`BackplaneLost`."""
+
+    # --- processes ----------------------------------------------------------------------------------
+
+    @abstractmethod
+    async def alive(self, worker: str) -> bool:
+        """Whether a process is known to live: it renews its lease. Raises :class:`BackplaneLost`."""
+
+    @abstractmethod
+    def on_death(self, function: Callable[[str], None]) -> None:
+        """Calls ``function(worker)`` some time after another process has ended without leaving; every process is
+        told, and may be told twice."""
+
+    @abstractmethod
+    async def bury(self, worker: str) -> None:
+        """Ends the lease of a process that is known to be dead, so that nobody waits for it to run out."""
+
+    # --- records ------------------------------------------------------------------------------------
+
+    @abstractmethod
+    async def put(self, key: str, value: bytes, seconds: float) -> None:
+        """Keeps a value for so long. Raises :class:`BackplaneLost`."""
+
+    @abstractmethod
+    async def get(self, key: str) -> bytes | None:
+        """The value of a key, or None. Raises :class:`BackplaneLost`."""
+
+    @abstractmethod
+    async def touch(self, key: str, seconds: float) -> bool:
+        """Keeps a value for so long from now on; False when there is none. Raises :class:`BackplaneLost`."""
+
+    @abstractmethod
+    async def delete(self, key: str) -> bool:
+        """Forgets a value; whether there was one. Raises :class:`BackplaneLost`."""
+
+    @abstractmethod
+    async def count(self, group: str, member: str | None, seconds: float) -> int:
+        """Members of a group whose time is not over, ``member`` counted in for so long from now on (0: taken
+        out). Raises :class:`BackplaneLost`."""
+
+    # --- logs ---------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def append(self, key: str, number: int, data: bytes, *, most: int, seconds: float) -> None:
+        """Adds an event to a log of this process's own; numbers grow. At least the newest ``most`` events are kept,
+        for so long after the last one."""
+
+    @abstractmethod
+    async def read(self, key: str, after: int, most: int) -> list[tuple[int, bytes]]:
+        """Up to ``most`` events behind number ``after``, oldest first. Raises :class:`BackplaneLost`."""
+
+    @abstractmethod
+    async def drop(self, key: str) -> None:
+        """Forgets a log. Raises :class:`BackplaneLost`."""
