@@ -81,6 +81,7 @@ def connect(
     middleware: Sequence[ClientMiddleware] = (),
     tasks: bool = False,
     ping_interval: float | None = None,
+    retries: int = 0,
 ) -> AbstractAsyncContextManager[Client]:
     """Connects to a server: ``async with connect("http://127.0.0.1:8000/mcp") as client:``.
 
@@ -139,6 +140,8 @@ def connect(
     :param ping_interval: seconds between two pings of a handshake-era connection (MX-20), which also keep its HTTP
         session alive; one that is not answered within as long ends the connection. Never by default, and never in
         2026-07-28, which has no ping.
+    :param retries: how often a request that failed on the way is repeated, where that does no harm
+        (:mod:`headrace.client.retries`): of tools those with ``readOnlyHint`` or ``idempotentHint``.
     :param transport: of an ``http://`` or ``https://`` URL: ``"http"`` for Streamable HTTP only, ``"sse"`` for
         the HTTP+SSE of 2024-11-05 only; found out by default (VN-48).
 
@@ -202,6 +205,7 @@ def connect(
         latest=max_total_timeout if max_total_timeout is None else seconds(max_total_timeout, 0),
         layers=check_layers(middleware),
         tasks=tasks,
+        retries=_check_retries(retries),
     )
     return _Connect(
         parsed,
@@ -213,6 +217,12 @@ def connect(
         on_elicitation_complete,
         seconds(ping_interval, 0) or None,
     )
+
+
+def _check_retries(retries: int) -> int:
+    if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
+        raise UsageError(f"retries must be a number from 0 on, not {retries!r}")
+    return retries
 
 
 def _is_config(target: Any, name: str | None) -> bool:

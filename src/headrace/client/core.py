@@ -70,8 +70,10 @@ class Options:
         validate: bool = True,
         layers: tuple[ClientMiddleware, ...] = (),
         tasks: bool = False,
+        retries: int = 0,
     ) -> None:
         self.layers = layers
+        self.retries = retries
         self.tasks = tasks
         self.offer = offer
         self.limits = limits
@@ -119,6 +121,10 @@ class Core(ToolCaller, ABC):
             self._cache = ResultCache(Store(self._limits), shared, self._origin() if shared is not None else "")
             channel.session.watch.stale.append(self._cache.changed)
         self._layers = options.layers
+        if options.retries:
+            from headrace.client.retries import Retries
+
+            self._layers += (Retries(self, options.retries, options.limits),)
         self._tasks = options.tasks
         self._task_tools: set[str] = set()
         """Whether calls may become tasks."""
@@ -126,7 +132,7 @@ class Core(ToolCaller, ABC):
         self._direct = (
             not options.extend
             and options.latest is None
-            and not options.layers
+            and not self._layers
             and not options.tasks
         )
         """Whether a plain tool call takes the short way."""

@@ -17,7 +17,7 @@ from headrace.client.results import (
 )
 from headrace.errors import RemoteProtocolError, RpcError
 from headrace.jsonrpc import INVALID_PARAMS
-from headrace.types.v2026_07_28 import Prompt, Resource, ResourceTemplate
+from headrace.types.v2026_07_28 import Prompt, Resource, ResourceTemplate, ToolAnnotations
 
 if TYPE_CHECKING:
     from headrace.client.schemas import OutputSchemas
@@ -52,6 +52,12 @@ TEMPLATES = _List(
 PROMPTS = _List("prompts/list", "prompts", "prompts", PromptsPage, Prompt)
 
 
+def _runs_twice(tool: Tool) -> bool:
+    """SF-03: by what the tool says of itself."""
+    hints = tool.annotations
+    return isinstance(hints, ToolAnnotations) and (hints.read_only_hint is True or hints.idempotent_hint is True)
+
+
 def _needs_task(tool: Any) -> bool:
     execution = getattr(tool, "execution", None)
     return isinstance(execution, dict) and execution.get("taskSupport") == "required"
@@ -69,6 +75,8 @@ class Lists(Core):
 
     _schemas: OutputSchemas | None = None
     _page_decoders: dict[str, Callable[[bytes], Any]] | None = None
+    _harmless: dict[str, bool] | None = None
+    """Tools that were listed, and whether running one twice does no harm; None where nobody wants to know."""
 
     async def list_tools(self, *, timeout: float | None = None, refresh: bool = False) -> list[Tool]:
         """All tools. Those whose header annotations break a rule are left out and logged (HN-22)."""
@@ -171,6 +179,11 @@ class Lists(Core):
             tools = self._headers.learn(tools, whole=whole)
         if self._schemas is not None:
             self._schemas.learn(tools, whole=whole)
+        if self._harmless is not None:
+            if whole:
+                self._harmless.clear()
+            for tool in tools:
+                self._harmless[tool.name] = _runs_twice(tool)
         if self._tasks and self._offers_legacy_tasks:
             # TK-01: what runs as a task only is called as one.
             if whole:
@@ -180,6 +193,14 @@ class Lists(Core):
                 if _needs_task(tool):
                     self._task_tools.add(tool.name)
         return tools
+
+    async def _is_harmless(self, name: str | None) -> bool:
+        """Whether a tool says that it may run twice; its list is read when it is not known. Raises as that does."""
+        if self._harmless is None:
+            self._harmless = {}
+        if name is not None and name not in self._harmless:
+            await self.list_tools(refresh=True)
+        return self._harmless.get(name or "", False)
 
     async def _refresh_tools(self) -> None:
         await self.list_tools(refresh=True)
