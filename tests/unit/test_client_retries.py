@@ -61,13 +61,15 @@ def test_a_tool_that_may_run_twice_is_called_again(run, tool, listed):
 def test_a_tool_that_may_do_harm_is_not_called_again(run, tool):
     async def main():
         call = Failing(None, 1, DONE)
-        async with HttpScript(discover=MODERN, tools_list=TOOLS, tools_call=call) as peer:
-            async with connect(peer.url, retries=3, limits=QUICK) as client:
-                with pytest.raises(ConnectionClosed):
-                    await client.call_tool(tool)
-                assert call.seen == 1
-                # The connection of the client lives on.
-                assert (await client.call_tool(tool)).content[0].text == "done"
+        async with (
+            HttpScript(discover=MODERN, tools_list=TOOLS, tools_call=call) as peer,
+            connect(peer.url, retries=3, limits=QUICK) as client,
+        ):
+            with pytest.raises(ConnectionClosed):
+                await client.call_tool(tool)
+            assert call.seen == 1
+            # The connection of the client lives on.
+            assert (await client.call_tool(tool)).content[0].text == "done"
 
     run(main)
 
@@ -127,14 +129,16 @@ def test_answers_are_answers(run):
     async def main():
         refused = Failing(("503 Service Unavailable", {"code": -32602, "message": "no"}), 1, DONE)
         full = Failing(("503 Service Unavailable", {"code": -32603, "message": "full"}), 1, DONE)
-        async with HttpScript(discover=MODERN, tools_list=TOOLS, tools_call=refused) as peer:
-            async with connect(peer.url, retries=2, limits=QUICK) as client:
-                with pytest.raises(RpcError, match="no"):
-                    await client.call_tool("look")
-                assert refused.seen == 1
-                peer.replies["tools_call"] = full
-                assert (await client.call_tool("look")).content[0].text == "done"
-                assert full.seen == 2
+        async with (
+            HttpScript(discover=MODERN, tools_list=TOOLS, tools_call=refused) as peer,
+            connect(peer.url, retries=2, limits=QUICK) as client,
+        ):
+            with pytest.raises(RpcError, match="no"):
+                await client.call_tool("look")
+            assert refused.seen == 1
+            peer.replies["tools_call"] = full
+            assert (await client.call_tool("look")).content[0].text == "done"
+            assert full.seen == 2
 
     run(main)
 
