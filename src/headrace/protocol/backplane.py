@@ -3,7 +3,7 @@
 A backplane has three parts, and everything that is shared is made of them:
 
 - **messages** from one process to another, or to all others: in order, and noticed when some are missing;
-- **records**: small values with a time limit, under a key;
+- **records**: small values with a time limit, under a key, and named parts beside each value;
 - **logs**: the numbered events of one writer under a key, bounded, which any process can read.
 
 Without one a server is alone, and nothing of this is touched. What is written may be told later than a method that is
@@ -34,7 +34,8 @@ class Backplane(ABC):
     """One process's access to what all processes of a server share. Used on one event loop."""
 
     worker: str = ""
-    """Name of this process among all, made anew by each :meth:`start`: letters and digits."""
+    """Name of this process among all, made anew by each :meth:`start`: letters and digits. A process that was only slow
+    may have been told of as dead; it goes on under its name."""
 
     @property
     @abstractmethod
@@ -43,7 +44,8 @@ class Backplane(ABC):
 
     @abstractmethod
     async def start(self, limits: Limits, log: logging.Logger) -> None:
-        """Connects, and makes this process known to the others. Raises :class:`BackplaneLost` when it cannot."""
+        """Connects, and makes this process known to the others. Raises :class:`BackplaneLost` when it cannot, unless it
+        was made to go on without. It may be started again after :meth:`stop`; what was registered stays."""
 
     @abstractmethod
     async def stop(self) -> None:
@@ -57,7 +59,16 @@ class Backplane(ABC):
 
     @abstractmethod
     def on_gap(self, function: Callable[[], None]) -> None:
-        """Calls ``function`` when messages to all were missed: whatever they may have said has to be assumed."""
+        """Calls ``function`` when messages were missed: whatever they may have said has to be assumed."""
+
+    @abstractmethod
+    def on_emptied(self, function: Callable[[], None]) -> None:
+        """Calls ``function`` when everything that was kept is gone, as when what keeps it came back empty. Those of
+        :meth:`on_gap` are called before."""
+
+    @abstractmethod
+    def on_available(self, function: Callable[[bool], None]) -> None:
+        """Calls ``function(available)`` when it cannot be reached any more (False), and when it can again (True)."""
 
     @abstractmethod
     def tell(self, worker: str, kind: str, *parts: bytes) -> None:
@@ -69,7 +80,8 @@ class Backplane(ABC):
 
     @abstractmethod
     async def flushed(self) -> None:
-        """Returns when everything told and appended before is kept. Raises :class:`BackplaneLost`."""
+        """Returns when everything told and appended before is kept. Raises :class:`BackplaneLost`, and then it may be
+        kept all the same, or be told later."""
 
     # --- processes ----------------------------------------------------------------------------------
 
@@ -89,12 +101,22 @@ class Backplane(ABC):
     # --- records ------------------------------------------------------------------------------------
 
     @abstractmethod
-    async def put(self, key: str, value: bytes, seconds: float) -> None:
-        """Keeps a value for so long. Raises :class:`BackplaneLost`."""
+    async def put(self, key: str, value: bytes, seconds: float, *, new: bool = False) -> bool:
+        """Keeps a value for so long, in place of the one before and all its parts; with ``new`` only where there is
+        none. Whether it was kept. Raises :class:`BackplaneLost`."""
 
     @abstractmethod
     async def get(self, key: str) -> bytes | None:
         """The value of a key, or None. Raises :class:`BackplaneLost`."""
+
+    @abstractmethod
+    async def put_part(self, key: str, name: str, value: bytes | None) -> bool:
+        """Keeps a named part beside a value, as long as that, or forgets it (None). The name is not empty. False when
+        there is no value. Raises :class:`BackplaneLost`."""
+
+    @abstractmethod
+    async def parts(self, key: str) -> dict[str, bytes]:
+        """The value under ``""`` and all parts by name; empty when there is none. Raises :class:`BackplaneLost`."""
 
     @abstractmethod
     async def touch(self, key: str, seconds: float) -> bool:

@@ -29,6 +29,7 @@ from headrace.transports.workers import WorkerPool
 
 if TYPE_CHECKING:
     from headrace.mux import Sink
+    from headrace.protocol.backplane import Backplane
     from headrace.protocol.seal import Sealer
     from headrace.protocol.tasks.store import TaskStore
     from headrace.server.extensions import Extension
@@ -121,6 +122,8 @@ class Server(Registration):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lock: asyncio.Lock | None = None
         self._sealer: Sealer | None = None
+        self.backplane: Backplane | None = None
+        """What this process shares with others of the same server, see :meth:`set_backplane`; None: nothing."""
 
     def __repr__(self) -> str:
         return f"<Server {self.name} {self.version}, {len(self.tools)} tools>"
@@ -132,6 +135,15 @@ class Server(Registration):
         self.limits = limits
         for listing in self._listings():
             listing.set_page_size(limits.page_size)
+
+    def set_backplane(self, backplane: Backplane | None) -> None:
+        """Says what this process shares with others that serve the same server, before the server runs: it is started
+        with the server, before the lifespan, and stopped behind it. RuntimeError afterwards."""
+        if backplane is self.backplane:
+            return
+        if self._users:
+            raise RuntimeError("the server is running: a backplane is set before")
+        self.backplane = backplane
 
     def add_middleware(self, middleware: Middleware, *, methods: Iterable[str] | None = None) -> Middleware:
         """Runs ``async def middleware(call, next) -> dict | None`` around requests; usable as a decorator.
@@ -289,6 +301,8 @@ class Server(Registration):
                 lock.release()
 
     async def _start(self) -> None:
+        if self.backplane is not None:
+            await self.backplane.start(self.limits, self.log)
         self._workers = WorkerPool(self.limits.worker_threads, f"{self.name}-worker")
         self._runtime = make_runtime(self.limits, self.log, self._workers)
         self.hub.start(self._runtime, asyncio.get_running_loop().call_soon_threadsafe)
@@ -298,6 +312,8 @@ class Server(Registration):
                 await self._span.enter()
         except BaseException:
             self._stopped()
+            if self.backplane is not None:
+                await self.backplane.stop()
             raise
 
     @contextlib.asynccontextmanager
@@ -315,6 +331,8 @@ class Server(Registration):
                 await self._span.leave()
         finally:
             self._stopped()
+            if self.backplane is not None:
+                await self.backplane.stop()
 
     def _stopped(self) -> None:
         self.hub.stop()
