@@ -168,18 +168,48 @@ class RpcError(HeadraceError):
     ``code`` (int), ``message`` (str) and ``data`` (any JSON value, or absent when ``None``) are the
     members of the wire object (JR-09). ``http_status`` is the status of the HTTP answer that
     carries it (JR-37): ``None`` leaves it to the code. On an error that a peer answered over HTTP
-    it is the status it came with, ``None`` for 200.
+    it is the status it came with, ``None`` for 200. ``refusal`` says what the request was refused by and is
+    counted, see :mod:`headrace.transports.refusals`; ``retry_after`` are the seconds after which asking again
+    makes sense: ``retryAfter`` of the data where there is no other, and the field Retry-After over HTTP.
     """
 
-    def __init__(self, code: int, message: str, data: Any = None, *, http_status: int | None = None) -> None:
+    refusal: str | None = None
+    _retry_after: float | None = None
+
+    def __init__(
+        self,
+        code: int,
+        message: str,
+        data: Any = None,
+        *,
+        http_status: int | None = None,
+        refusal: str | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        if retry_after is not None:
+            self._retry_after = retry_after
+            if data is None:
+                data = {"retryAfter": retry_after}
         super().__init__(code, message, data)
         self.code = code
         self.message = message
         self.data = data
         self.http_status = http_status
+        if refusal is not None:
+            self.refusal = refusal
 
     def __str__(self) -> str:
         return f"{self.message} ({self.code})"
+
+    @property
+    def retry_after(self) -> float | None:
+        """Seconds after which the other side wants to be asked again, at least 0; None where it says nothing."""
+        if self._retry_after is not None:
+            return self._retry_after
+        value = self.data.get("retryAfter") if isinstance(self.data, dict) else None
+        if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e9:
+            return float(value)
+        return None
 
 
 class ClientRefused(RpcError):

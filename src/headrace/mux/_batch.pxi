@@ -153,7 +153,7 @@ def serve_batch(Mux mux not None, Envelope array not None, Sink sink not None, *
     if not items:
         return mux.refuse(&array.env, sink, INVALID_REQUEST, "an empty batch", 400)
     if len(items) > most:
-        return mux.refuse(&array.env, sink, INVALID_REQUEST, f"a batch has at most {most} entries", 400)
+        return mux.refuse(&array.env, sink, INVALID_REQUEST, f"a batch has at most {most} entries", 400, "max_batch")
     for item in items:
         entry = envelope_of(<bytes>item, mux.max_depth, mux.flags)
         entries.append(entry)

@@ -23,3 +23,23 @@ cdef int read_bounds(object limits) except -1:
     if type(limits) is Limits:
         last_limits = limits         # it cannot change
     return 0
+
+
+cdef str refusal_of(object error):
+    """What a message that no handler saw is counted as: see headrace.transports.refusals."""
+    cdef object code
+    if error.refusal is not None:
+        return error.refusal
+    code = error.code
+    if code == METHOD_NOT_FOUND:
+        return "unknown_method"
+    if code == INVALID_REQUEST or code == PARSE_ERROR:
+        return "bad_message"
+    return "internal_error" if code == INTERNAL_ERROR else "bad_request"
+
+
+cdef str bound_met(Mux mux, Sink sink):
+    """Which bound keeps a request from being started or parked."""
+    if mux.runtime.in_flight >= mux.runtime.max_in_flight or not mux.scoped:
+        return "max_in_flight_total"
+    return "max_parked" if sink.persistent else "max_in_flight"

@@ -255,6 +255,8 @@ cdef class Exchange:
             return 0
         self.state = ANSWERED
         self.unlist()
+        if error.refusal is not None:
+            self.mux.runtime.refused(error.refusal)
         if sink.closed:
             return 0
         frame = error_frame(self.id, error, self.mux.runtime)

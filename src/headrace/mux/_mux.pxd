@@ -30,7 +30,9 @@ cdef class Runtime:
     cdef readonly set links              # server's connections: `unsent_bytes`, shed()
     cdef Py_ssize_t max_unsent
     cdef long long unweighed             # bytes that may still leave before the links are weighed again
+    cdef readonly dict refusals          # how often what was refused, by kind: see transports/refusals.py
 
+    cpdef int refused(self, str kind) except -1
     cdef int fault(self, str message, object exc) except -1
     cdef int admit(self) except -1
     cdef int sending(self, Py_ssize_t n) except -1
@@ -237,7 +239,7 @@ cdef class Mux:
     cdef int request(self, const char *p, Py_ssize_t n, const hr_envelope *env, Sink sink, bint unparked) except -1
     cdef int response(self, const hr_envelope *env, Sink sink) except -1
     cdef int notification(self, const char *p, Py_ssize_t n, const hr_envelope *env, Sink sink) except -1
-    cdef int refuse(self, const hr_envelope *env, Sink sink, int code, str message, int status) except -1
+    cdef int refuse(self, const hr_envelope *env, Sink sink, int code, str message, int status, str kind=*) except -1
     cdef int refuse_error(self, const hr_envelope *env, Sink sink, object error) except -1
     cdef int park(self, const char *p, Py_ssize_t n, const hr_envelope *env, Sink sink) except -1
     cdef int unpark(self, Py_ssize_t most) except -1

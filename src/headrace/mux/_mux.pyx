@@ -25,7 +25,7 @@ from headrace.errors import (
     ConnectionClosed, HeadraceError, LocalProtocolError, OverloadedError, RemoteProtocolError, RequestTimeout,
     RpcError, ToolError, internal_error,
 )
-from headrace.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
+from headrace.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR
 from headrace.limits import Limits
 from headrace.mux.names import MCP
 from headrace.wire._outbuf import live_bytes
@@ -166,7 +166,7 @@ cdef class Mux:
                 del self.pending[env.id_int]
                 (<PendingCall>call).reject(RemoteProtocolError(f"the answer is {reason}"))
                 return sink.accepted()
-        return self.refuse(env, sink, PARSE_ERROR, reason, 400)
+        return self.refuse(env, sink, PARSE_ERROR, reason, 400, "max_depth" if rc == HR_TOO_DEEP else None)
 
     cdef int request(self, const char *p, Py_ssize_t n, const hr_envelope *env, Sink sink, bint unparked) except -1:
         cdef Revision revision
@@ -189,7 +189,7 @@ cdef class Mux:
                 return self.refuse(env, sink, INVALID_PARAMS, "params must be an object", 0)
             if not handler.urgent:
                 if self.draining:
-                    return self.refuse(env, sink, INTERNAL_ERROR, "the server is shutting down", 503)
+                    return self.refuse(env, sink, INTERNAL_ERROR, "the server is shutting down", 503, "draining")
                 if (
                     self.in_flight >= self.max_in_flight or self.runtime.in_flight >= self.runtime.max_in_flight
                     or (self.parked and not unparked)
@@ -288,12 +288,14 @@ cdef class Mux:
             self.gate.notify(envelope_from(p, n, env), sink)
         return sink.accepted()
 
-    cdef int refuse(self, const hr_envelope *env, Sink sink, int code, str message, int status) except -1:
-        return self.refuse_error(env, sink, RpcError(code, message, http_status=status or None))
+    cdef int refuse(self, const hr_envelope *env, Sink sink, int code, str message, int status,
+                    str kind=None) except -1:
+        return self.refuse_error(env, sink, RpcError(code, message, http_status=status or None, refusal=kind))
 
     cdef int refuse_error(self, const hr_envelope *env, Sink sink, object error) except -1:
         """Answers without an exchange: bad input, or a request that was not started."""
         cdef bytes id = None
+        self.runtime.refused(refusal_of(error))
         try:
             self.gate.bad_input(error.code, error.message, sink)
         except Exception as exc:
@@ -309,12 +311,12 @@ cdef class Mux:
         sink.out.put_bytes(id)
         return sink.close_response(None)
 
-    def refuse_frame(self, int code, str message not None, Sink sink not None, *, int status=400):
+    def refuse_frame(self, int code, str message not None, Sink sink not None, *, int status=400, str refusal=None):
         """Answers input that never became a message (an overlong line): an error without an id."""
         cdef hr_envelope env
         env.id_usable = 0
         env.kind = HR_INVALID
-        self.refuse(&env, sink, code, message, status)
+        self.refuse(&env, sink, code, message, status, refusal)
 
     # --- bounds -----------------------------------------------------------------------------------
 
@@ -324,8 +326,7 @@ cdef class Mux:
         ever (T19)."""
         cdef bint full = len(self.parked) >= self.max_parked or self.parked_bytes >= PARKED_BYTES
         if full or not sink.persistent:
-            return self.refuse_error(
-                env, sink, RpcError(INTERNAL_ERROR, "too many requests in flight", http_status=503))
+            return self.refuse(env, sink, INTERNAL_ERROR, "too many requests in flight", 503, bound_met(self, sink))
         self.parked[self.id_key(&env.id)] = (PyBytes_FromStringAndSize(p, n), sink)
         self.parked_bytes += n
         if self.in_flight < self.max_in_flight:

@@ -48,6 +48,12 @@ cdef class Runtime:
         self.links = set()
         self.max_unsent = max_unsent
         self.unweighed = max_unsent
+        self.refusals = {}
+
+    cpdef int refused(self, str kind) except -1:
+        """Counts one refusal."""
+        self.refusals[kind] = self.refusals.get(kind, 0) + 1
+        return 0
 
     cdef int fault(self, str message, object exc) except -1:
         """Reports a fault; reporting never makes another."""
@@ -88,6 +94,7 @@ cdef class Runtime:
         if total > self.max_unsent:
             loads.sort(reverse=True)
             for load, _, link in loads:
+                self.refused("max_unsent_bytes")
                 link.shed()
                 total -= load
                 if total <= self.max_unsent:

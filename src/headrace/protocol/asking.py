@@ -183,6 +183,7 @@ class Asker(ABC):
         """Answers a handler that ended with :class:`InputNeeded`: here by asking, and running it again."""
         limit = exchange.mux.gate.server.limits.max_input_rounds
         if self.rounds >= limit:
+            exchange.mux.runtime.refused("max_input_rounds")
             raise CannotAsk(f"this request asked {limit} times for input (limit max_input_rounds)")
         self.rounds += 1
         for method, params in required.requests.values():

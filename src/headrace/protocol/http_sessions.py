@@ -113,7 +113,7 @@ class SessionStore:
         """A new session, of ``principal`` alone (HO-34). Raises the answer (503) when ``limits.max_sessions``
         are open already."""
         if len(self.by_id) + len(self.guests) >= self.server.limits.max_sessions:
-            raise RpcError(INTERNAL_ERROR, "too many sessions are open", http_status=503)
+            raise RpcError(INTERNAL_ERROR, "too many sessions are open", http_status=503, refusal="max_sessions")
         session = HttpSession(self.server, self)
         session.key = key = new_key()
         session.id = key.decode("ascii")

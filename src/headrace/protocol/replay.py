@@ -123,7 +123,8 @@ class Replay(Asker):
         server = origin.mux.gate.server
         limit = server.limits.max_request_state_bytes
         if len(token) > limit:
-            raise RpcError(INVALID_PARAMS, "requestState is longer than any that was given out")
+            text = "requestState is longer than any that was given out"
+            raise RpcError(INVALID_PARAMS, text, refusal="max_request_state_bytes")
         if token.startswith(_RAW):
             self.raw_state = token[len(_RAW) :]
             return
@@ -245,6 +246,7 @@ class Replay(Asker):
         server = exchange.mux.gate.server
         limits = server.limits
         if self.rounds >= limits.max_input_rounds:
+            exchange.mux.runtime.refused("max_input_rounds")
             raise CannotAsk(f"this request asked {self.rounds} times for input (limit max_input_rounds)")
         state = _State(self.rounds + 1, self._entries, {k: msgspec.Raw(v) for k, v in self.memos.items()})
         if own is not None:
@@ -255,6 +257,7 @@ class Replay(Asker):
         members = _decode_members(origin.params or b"{}")
         token = server.sealer.seal(_PURPOSE, packed, bind=_binding(origin, members), lifetime=limits.input_lifetime)
         if len(token) > limits.max_request_state_bytes:
+            exchange.mux.runtime.refused("max_request_state_bytes")
             raise CannotAsk("the answers so far are too long to go on asking (limit max_request_state_bytes)")
         return _rendered(exchange, requests, token)
 

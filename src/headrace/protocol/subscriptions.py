@@ -348,9 +348,11 @@ class Hub:
             return
         most = self.server.limits.max_subscriptions
         if len(session.subscriptions) >= most:
-            raise RpcError(INVALID_PARAMS, f"too many subscriptions: at most {most} of one session")
+            text = f"too many subscriptions: at most {most} of one session"
+            raise RpcError(INVALID_PARAMS, text, refusal="max_subscriptions")
         if not self._room_for(uri):
-            raise RpcError(INTERNAL_ERROR, "too many resources are followed on this server", http_status=503)
+            text = "too many resources are followed on this server"
+            raise RpcError(INTERNAL_ERROR, text, http_status=503, refusal="max_subscription_bytes")
         if isinstance(session.subscriptions, frozenset):
             session.subscriptions = set()  # most sessions never have one
         session.subscriptions.add(uri)
@@ -422,13 +424,8 @@ class Hub:
         assert self._runtime is not None
         future = self._runtime.create_future()
         if not listen.open(accepted, future):
-            exchange.answer_error(
-                RpcError(
-                    INVALID_REQUEST,
-                    "subscriptions/listen is answered with an event stream, which this request does not accept",
-                    http_status=406,
-                )
-            )
+            text = "subscriptions/listen is answered with an event stream, which this request does not accept"
+            exchange.answer_error(RpcError(INVALID_REQUEST, text, http_status=406))
             future.cancel()
         elif exchange.mux.gate.is_ending:
             listen.end()
@@ -436,9 +433,11 @@ class Hub:
     def _admit(self, exchange: Exchange) -> None:
         limits = self.server.limits
         if len(self.listens) >= limits.max_listens_total:
-            raise RpcError(INTERNAL_ERROR, "too many subscriptions are open on this server", http_status=503)
+            text = "too many subscriptions are open on this server"
+            raise RpcError(INTERNAL_ERROR, text, http_status=503, refusal="max_listens_total")
         if exchange.sink.persistent and self._open.get(exchange.mux, 0) >= limits.max_listens:
-            raise RpcError(INTERNAL_ERROR, f"too many subscriptions: at most {limits.max_listens} of one connection")
+            text = f"too many subscriptions: at most {limits.max_listens} of one connection"
+            raise RpcError(INTERNAL_ERROR, text, refusal="max_listens")
 
     def _accept(self, exchange: Exchange, wanted: _Wanted) -> tuple[dict[str, Any], Listen]:
         """The accepted subset (SF-71) and the listen for it."""

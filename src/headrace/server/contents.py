@@ -75,7 +75,8 @@ def read_file(path: Path, most: int) -> bytes:
     except PermissionError:
         raise RpcError(INTERNAL_ERROR, "the file of this resource cannot be read") from None
     if len(data) > most:
-        raise RpcError(INTERNAL_ERROR, f"the file of this resource is larger than {most} bytes")
+        text = f"the file of this resource is larger than {most} bytes"
+        raise RpcError(INTERNAL_ERROR, text, refusal="max_resource_bytes")
     return data
 
 

@@ -265,7 +265,8 @@ class ResourceRegistry(Registry):
         except msgspec.ValidationError as exc:
             raise RpcError(INVALID_PARAMS, f"{method}: {exc}") from None
         if uri_bytes(uri) > self._host.limits.max_uri_bytes:
-            raise RpcError(INVALID_PARAMS, f"{method}: the URI is longer than {self._host.limits.max_uri_bytes} bytes")
+            text = f"{method}: the URI is longer than {self._host.limits.max_uri_bytes} bytes"
+            raise RpcError(INVALID_PARAMS, text, refusal="max_uri_bytes")
         return uri
 
     def _subscribe(self, exchange: Exchange) -> bytes:

@@ -53,10 +53,10 @@ cdef class RequestLink(Connection):
     cdef int admit(self) except -1
     cdef int receive(self, Mux mux, const char *p, Py_ssize_t n, HttpExchange exchange) except -1
     cdef int before_refusal(self) except -1
-    cdef int refuse(self, int status, str text, bytes fields=*) except -1
+    cdef int refuse(self, int status, str text, bytes fields=*, str kind=*) except -1
     cdef int refuse_as(self, object refusal) except -1
     cdef int answered_head(self) except -1
-    cdef int refuse_message(self, const char *p, Py_ssize_t n, int status, str text) except -1
+    cdef int refuse_message(self, const char *p, Py_ssize_t n, int status, str text, str kind=*) except -1
     cdef HttpExchange fresh_exchange(self)
     cdef Mux choose(self, HttpExchange exchange, const char *p, Py_ssize_t n)
     # of the link itself

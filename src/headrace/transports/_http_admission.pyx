@@ -11,6 +11,7 @@ from libc.string cimport memcpy, memset
 
 from headrace.errors import LocalProtocolError
 from headrace.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, R2
+from headrace.transports.refusals import kind_of
 from headrace.wire._http1 import header_line
 
 from headrace.mux._mux cimport Mux
@@ -338,7 +339,7 @@ cdef class RequestLink(Connection):
             return self.refuse(400, "a GET request has no body here")
         session = ep.legacy.begin(self.principal()) if not ep.closing else None
         if session is None:
-            return self.refuse(503, "too many sessions are open")
+            return self.refuse(503, "too many sessions are open", b"", "max_sessions")
         stream = LegacyStream.__new__(LegacyStream)
         self.streaming(stream)
         stream.begin(self, session, self.extra, ep.legacy.endpoint_of(session))
@@ -354,7 +355,7 @@ cdef class RequestLink(Connection):
             return self.refuse_message(p, n, 404, "the event stream of this session has ended")
         stream = <HttpExchange>session.sink
         if stream.congested():
-            return self.refuse_message(p, n, 503, "the event stream is not being read")
+            return self.refuse_message(p, n, 503, "the event stream is not being read", "max_output_bytes")
         if self.endpoint.closing:
             self.persist = False
         put_response_head(
@@ -466,7 +467,7 @@ cdef class RequestLink(Connection):
             if ep.buffered + cap - self.body_cap > ep.max_buffered:
                 self.drop_body()
                 self.persist = False
-                self.refuse(503, "too many request bodies are being received")
+                self.refuse(503, "too many request bodies are being received", b"", "max_buffered_bytes")
                 return 0
             grown = <char *>PyMem_Realloc(self.body, cap)
             if grown is NULL:
@@ -488,8 +489,10 @@ cdef class RequestLink(Connection):
 
     # --- answers without an exchange ------------------------------------------------------------------
 
-    cdef int refuse(self, int status, str text, bytes fields=b"") except -1:
-        """Answers a request by its head alone; its body, if any, is still to come. Gives 0."""
+    cdef int refuse(self, int status, str text, bytes fields=b"", str kind=None) except -1:
+        """Answers a request by its head alone; its body, if any, is still to come. Gives 0. It is counted as `kind`,
+        or by its status."""
+        self.endpoint.runtime.refused(kind_of(status) if kind is None else kind)
         self.before_refusal()
         if self.extra is not None:
             fields = self.extra + fields
@@ -506,6 +509,7 @@ cdef class RequestLink(Connection):
         """The same with an answer that `authenticate` gave (a HttpRefusal)."""
         cdef bytes fields = self.endpoint.date + (self.extra or b"") + refusal_fields(refusal)
         cdef bytes body = refusal.body
+        self.endpoint.runtime.refused(kind_of(refusal.status))
         self.before_refusal()
         put_response_head(self.queue(), refusal.status, fields, PyBytes_GET_SIZE(body), False, not self.persist)
         self.queue().put_bytes(body)
@@ -532,10 +536,11 @@ cdef class RequestLink(Connection):
         self.answered(not self.persist, self.is_chunked or self.skip)
         return 0
 
-    cdef int refuse_message(self, const char *p, Py_ssize_t n, int status, str text) except -1:
+    cdef int refuse_message(self, const char *p, Py_ssize_t n, int status, str text, str kind=None) except -1:
         """Answers a request whose body [p, p + n) is here; the error names its id when it has one."""
         cdef hr_envelope env
         cdef bytes id = None
+        self.endpoint.runtime.refused(kind_of(status) if kind is None else kind)
         hr_envelope_scan(p, <size_t>n, self.endpoint.limits.max_depth, HR_SCAN_LOOSE, &env)
         if env.id_usable:
             id = PyBytes_FromStringAndSize(env.id.p, <Py_ssize_t>env.id.n)

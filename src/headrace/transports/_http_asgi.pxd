@@ -28,7 +28,7 @@ cdef class AppLink(GateLink):
     cdef Py_ssize_t on_app(self, const char *p, Py_ssize_t n) except -1
     cdef int app_answered(self) except -1
     cdef int app_failed(self) except -1
-    cdef int app_refused(self, int status, str text) except -1
+    cdef int app_refused(self, int status, str text, str kind=*) except -1
     cdef int app_eof(self) except -1
     cdef int app_retired(self) except -1
     cdef int check_app(self) except -1

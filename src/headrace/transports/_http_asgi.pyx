@@ -18,6 +18,7 @@ from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memchr, memset
 
 from headrace.errors import ConnectionClosed, LocalProtocolError
+from headrace.transports.refusals import kind_of
 
 from headrace.mux._mux cimport Runtime
 from headrace.transports._http_endpoint cimport Endpoint, put_text
@@ -171,16 +172,17 @@ cdef class AppLink(GateLink):
         self.drop_app()
         return self.shut()
 
-    cdef int app_refused(self, int status, str text) except -1:
+    cdef int app_refused(self, int status, str text, str kind=None) except -1:
         """The request cannot go on; the application hears of a disconnect."""
         cdef AsgiRequest app = self.app
         self.persist = False
         if app.head_sent:
+            self.endpoint.runtime.refused(kind_of(status) if kind is None else kind)
             (<object>self).abort()
             return 0
         self.app = None
         app.gone()
-        return self.refuse(status, text)
+        return self.refuse(status, text, b"", kind)
 
     cdef int app_eof(self) except -1:
         """The peer sends no more. What it sent is answered all the same; receive() tells of the end. 1: the
@@ -198,7 +200,7 @@ cdef class AppLink(GateLink):
         cdef AsgiRequest app = self.app
         app.cancel()
         if not app.head_sent:
-            return self.app_refused(503, "the server is shutting down")
+            return self.app_refused(503, "the server is shutting down", "draining")
         self.drop_app()
         return self.shut()
 
@@ -211,8 +213,10 @@ cdef class AppLink(GateLink):
         if self.size > self.off or app.full():
             self.since = ep.tick
             self.body_since += 1
-        elif ep.tick - self.since >= ep.body_ticks or ep.tick - self.body_since >= ep.body_total_ticks:
-            self.app_refused(408, "the request body did not come in time")
+        elif ep.tick - self.since >= ep.body_ticks:
+            self.app_refused(408, "the request body did not come in time", "body_timeout")
+        elif ep.tick - self.body_since >= ep.body_total_ticks:
+            self.app_refused(408, "the request body did not come in time", "body_total_timeout")
         return 0
 
     cdef int turn_over(self) except -1:

@@ -17,6 +17,8 @@ from headrace.jsonrpc import (
     UNSUPPORTED_VERSION,
 )
 
+from headrace.transports.refusals import kind_of
+
 from headrace.mux._mux cimport Exchange, Mux, PendingCall, Revision, Sink
 from headrace.protocol._streams cimport StreamKeeper
 from headrace.transports._http_endpoint cimport LENGTH_FIELD, Connection, patch_length, put_rpc_error
@@ -411,6 +413,7 @@ cdef class HttpExchange(Sink):
     cdef int answer_error(self, int status, int code, str text, bytes id=None) except -1:
         """Answers outside the mux, while nothing is committed."""
         cdef bint keep = self.keep_alive()
+        self.link.endpoint.runtime.refused("draining" if status == 503 else kind_of(status))
         put_rpc_error(self.link.endpoint, self.link.queue(), status, code, text, id, self.extra or b"", not keep, False)
         return self.end()
 

@@ -32,6 +32,7 @@ cdef class GateLink(RequestLink):
     cdef int drop_stored(self) except -1
     cdef int stop_waiting(self) except -1
     cdef int turned_away(self, object exc) except -1
+    cdef int time_out(self, str text, str kind) except -1
     # of the link itself
     cdef Py_ssize_t on_head(self, const char *p, Py_ssize_t n) except -1
     cdef int work_stored(self) except -1

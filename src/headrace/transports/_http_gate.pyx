@@ -132,6 +132,17 @@ cdef class GateLink(RequestLink):
         self.endpoint.runtime.report("authenticate failed", exc)
         return self.refuse(500, "internal error")
 
+    cdef int time_out(self, str text, str kind) except -1:
+        """What was due did not come in time."""
+        self.drop_body()
+        if self.phase == SKIP:
+            self.phase = LINGER
+            return self.settle()
+        self.persist = False
+        self.head.flags = 0
+        self.head.method = HR_M_OTHER
+        return self.refuse(408, text, b"", kind)
+
     cdef int stop_waiting(self) except -1:
         """The peer is gone, or the server goes: nobody needs to know any more whose request it is."""
         cdef object task = self.waiting

@@ -62,6 +62,7 @@ cdef class HttpLink(AppLink):
             if len(ep.links) > 2 * ep.max_connections:
                 self.abort()
                 return
+            ep.runtime.refused("draining" if ep.closing else "max_connections")
             put_rpc_error(ep, self.queue(), 503, INTERNAL_ERROR, "too many connections", None, b"", True, False)
             self.linger()
             return
@@ -529,7 +530,7 @@ cdef class HttpLink(AppLink):
         cdef HttpExchange exchange = self.current
         if self.waiting is not None:
             self.stop_waiting()
-            self.refuse(503, "the server is shutting down")
+            self.refuse(503, "the server is shutting down", b"", "draining")
             return
         if self.phase == APP:
             self.app_retired()
@@ -548,10 +549,12 @@ cdef class HttpLink(AppLink):
             return
         if self.phase == HEAD:
             if waited >= ep.header_ticks:
-                self.time_out("the request head did not come in time")
+                self.time_out("the request head did not come in time", "header_timeout")
         elif self.phase == BODY or self.phase == SKIP:
-            if waited >= ep.body_ticks or (self.phase == BODY and ep.tick - self.body_since >= ep.body_total_ticks):
-                self.time_out("the request body did not come in time")
+            if waited >= ep.body_ticks:
+                self.time_out("the request body did not come in time", "body_timeout")
+            elif self.phase == BODY and ep.tick - self.body_since >= ep.body_total_ticks:
+                self.time_out("the request body did not come in time", "body_total_timeout")
         elif self.phase == APP:
             self.check_app()
         elif self.phase == LINGER:
@@ -576,17 +579,6 @@ cdef class HttpLink(AppLink):
         ):
             self.check_stall()
 
-    def time_out(self, str text):
-        self.drop_body()
-        if self.phase == SKIP:
-            self.phase = LINGER
-            self.settle()
-            return
-        self.persist = False
-        self.head.flags = 0
-        self.head.method = HR_M_OTHER
-        self.refuse(408, text)
-
     def check_stall(self):
         """A peer that takes no byte of its answers is bounded in time as well as in memory (B112)."""
         cdef Py_ssize_t size = self.transport.get_write_buffer_size() if self.transport is not None else 0
@@ -594,4 +586,5 @@ cdef class HttpLink(AppLink):
             self.stall_size = size
             self.stall_since = self.endpoint.tick
         elif self.endpoint.tick - self.stall_since >= self.endpoint.write_ticks:
+            self.endpoint.runtime.refused("write_timeout")
             self.abort()

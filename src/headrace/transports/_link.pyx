@@ -137,6 +137,7 @@ cdef class LineLink(Sink):
         if taken == self.handed:
             return
         if taken <= self.taken:
+            self.mux.runtime.refused("write_timeout")
             self.abort()
             return
         self.watch()
@@ -169,7 +170,8 @@ cdef class LineLink(Sink):
                         self.mux.receive(p, n, self)
                     elif kind == LINE_TOO_LONG:
                         self.mux.refuse_frame(
-                            INVALID_REQUEST, f"message longer than {self.limits.max_message_bytes} bytes", self)
+                            INVALID_REQUEST, f"message longer than {self.limits.max_message_bytes} bytes", self,
+                            refusal="max_message_bytes")
                         if not self.serves:
                             self.too_long()
                     elif kind == LINE_SKIPPED:

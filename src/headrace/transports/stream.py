@@ -54,6 +54,7 @@ class LineListener:
 
     def _connect(self) -> Any:
         if len(self._links) >= self._server.limits.max_connections:
+            self._server.runtime.refused("max_connections")
             return _Refused()
         session, mux = self._server.new_session()
         link: LineLink

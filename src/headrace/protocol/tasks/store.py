@@ -22,7 +22,11 @@ __all__ = ("MemoryTaskStore", "Signal", "TaskStore", "TasksFull")
 
 
 class TasksFull(OverloadedError):
-    """The store takes no more tasks, of this caller or at all."""
+    """The store takes no more tasks, of this caller or at all. ``limit`` is the name of the bound."""
+
+    def __init__(self, text: str, limit: str = "max_tasks") -> None:
+        super().__init__(text)
+        self.limit = limit
 
 
 class Signal(NamedTuple):
@@ -125,7 +129,7 @@ class MemoryTaskStore(TaskStore):
         if len(self._tasks) >= self._limits.max_tasks:
             raise TasksFull("the server holds too many tasks (limit max_tasks)")
         if len(owned) >= self._limits.max_tasks_per_principal:
-            raise TasksFull("you hold too many tasks (limit max_tasks_per_principal)")
+            raise TasksFull("you hold too many tasks (limit max_tasks_per_principal)", "max_tasks_per_principal")
         self._last += 1
         self._tasks[task.id] = (self._last, task)
         self._owned.setdefault(task.owner, {})[task.id] = None
@@ -146,7 +150,7 @@ class MemoryTaskStore(TaskStore):
         if more and self._bytes + more > self._limits.max_task_bytes:
             await self.sweep()
             if self._bytes + more > self._limits.max_task_bytes:
-                raise TasksFull("the results of all tasks are too large (limit max_task_bytes)")
+                raise TasksFull("the results of all tasks are too large (limit max_task_bytes)", "max_task_bytes")
             if task_id not in self._tasks:
                 return None
         self._bytes += more

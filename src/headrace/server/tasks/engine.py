@@ -219,9 +219,8 @@ class TaskEngine:
         """Creates the task in the store, and takes it back when the request is given up meanwhile."""
         size = len(exchange.params or b"")
         if self._held + size > self.server.limits.max_task_params_bytes:
-            raise RpcError(
-                INTERNAL_ERROR, "the tasks that run hold too much (limit max_task_params_bytes)", http_status=503
-            )
+            text = "the tasks that run hold too much (limit max_task_params_bytes)"
+            raise RpcError(INTERNAL_ERROR, text, http_status=503, refusal="max_task_params_bytes")
         self._held += size
         run.held = size
         try:
@@ -234,7 +233,7 @@ class TaskEngine:
         try:
             await self.store.create(run.task)
         except TasksFull as exc:
-            raise RpcError(INTERNAL_ERROR, str(exc), http_status=503) from None
+            raise RpcError(INTERNAL_ERROR, str(exc), http_status=503, refusal=exc.limit) from None
         except asyncio.CancelledError:
             self.background(self.store.delete(run.task.id))
             raise

@@ -251,6 +251,7 @@ class Run(Asker):
             try:
                 return await self.engine.store.change(self.task.id, fields)
             except TasksFull as exc:
+                self.engine.server.runtime.refused(exc.limit)
                 fields = _failure(RpcError(INTERNAL_ERROR, str(exc)))
             except OSError:
                 if pause is None:
@@ -272,6 +273,7 @@ class Run(Asker):
         if not isinstance(answer, bytes):
             return _failure(answer)
         if len(answer) > most:
+            self.engine.server.runtime.refused("max_task_result_bytes")
             return _failure(RpcError(INTERNAL_ERROR, "the result is too large (limit max_task_result_bytes)"))
         try:
             read = _decode_outcome(answer)

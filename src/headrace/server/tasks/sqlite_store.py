@@ -209,7 +209,7 @@ class SqliteTaskStore(TaskStore):
                     raise TasksFull("the server holds too many tasks (limit max_tasks)")
             owned = _one(db, "SELECT COUNT(*) FROM tasks WHERE owner = ?", task.owner)
             if owned >= limits.max_tasks_per_principal:
-                raise TasksFull("you hold too many tasks (limit max_tasks_per_principal)")
+                raise TasksFull("you hold too many tasks (limit max_tasks_per_principal)", "max_tasks_per_principal")
             db.execute(
                 "INSERT INTO tasks (id, owner, status, worker, expires, size, record, payload)"
                 " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -241,7 +241,7 @@ class SqliteTaskStore(TaskStore):
             if more and _one(db, "SELECT TOTAL(size) FROM tasks") + more > limits.max_task_bytes:
                 self._expire(db)
                 if _one(db, "SELECT TOTAL(size) FROM tasks") + more > limits.max_task_bytes:
-                    raise TasksFull("the results of all tasks are too large (limit max_task_bytes)")
+                    raise TasksFull("the results of all tasks are too large (limit max_task_bytes)", "max_task_bytes")
             task = task.changed(**fields)
             _write(db, task)
             return task
