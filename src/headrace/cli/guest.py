@@ -109,11 +109,12 @@ class AsgiGuest:
         self, *, http: Any, on_ready: Callable[[list[str]], Any], allowed_hosts: list[str] | None = None, **_: Any
     ) -> None:
         """Hosts it until the task is cancelled."""
-        from headrace.transports.address import parse_address
+        from headrace.transports.address import http_address
         from headrace.transports.asgi import serve
+        from headrace.transports.http_server import place_of
 
-        host, port = parse_address(http)
-        listener = await serve(self._app, host=host, port=port, allowed_hosts=allowed_hosts, limits=self.limits)
+        place = place_of(http_address(http))
+        listener = await serve(self._app, **place, allowed_hosts=allowed_hosts, limits=self.limits)
         try:
             on_ready([listener.url])
             await asyncio.get_running_loop().create_future()

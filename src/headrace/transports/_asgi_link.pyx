@@ -83,6 +83,7 @@ cdef class AsgiLink:
         """
         cdef bytes query
         self.scope = scope
+        self.link.came = None
         self.turn += 1
         self.task = task
         self.start = None

@@ -21,8 +21,8 @@ cdef class AsgiHost:
 cdef class AppLink(GateLink):
     cdef AsgiRequest app                 # being answered (phase APP), or None
     cdef uint32_t body_since             # tick at which the body became due
-    cdef object client, server           # of the scopes
-    cdef str scheme                      # None: the three are not known yet
+    cdef object server                   # of the scopes
+    cdef bint knows_server
 
     cdef Py_ssize_t start_app(self, const char *p, Py_ssize_t n) except -1
     cdef Py_ssize_t on_app(self, const char *p, Py_ssize_t n) except -1

@@ -165,7 +165,7 @@ cdef class AppLink(GateLink):
         if not app.chunked and app.length < 0:
             # Only a reset tells the peer that this was not the end.
             sock = self.transport.get_extra_info("socket")
-            if sock is not None and self.scheme == "http":
+            if sock is not None and self.transport.get_extra_info("sslcontext") is None:
                 sock.setsockopt(SOL_SOCKET, SO_LINGER, NO_LINGER)
             (<object>self).abort()
             return 0

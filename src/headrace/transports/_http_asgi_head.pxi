@@ -22,13 +22,10 @@ cdef bint wants_websocket(const hr_head *h) except -1:
     return False
 
 
-cdef int know_addresses(AppLink link) except -1:
-    """What is the same for all requests of a connection."""
-    transport = link.transport
-    client = transport.get_extra_info("peername")
-    server = transport.get_extra_info("sockname")
-    link.scheme = "http" if transport.get_extra_info("sslcontext") is None else "https"
-    link.client = client[:2] if isinstance(client, tuple) else None
+cdef int know_server(AppLink link) except -1:
+    """Our own address is the same for all requests of a connection."""
+    server = link.transport.get_extra_info("sockname")
+    link.knows_server = True
     if isinstance(server, tuple):
         link.server = server[:2]
     else:
@@ -44,14 +41,15 @@ cdef dict make_scope(AppLink link, AsgiHost host, bytes target, bytes authority)
     cdef Py_ssize_t at
     cdef bytes raw = target
     cdef list headers
-    if link.scheme is None:
-        know_addresses(link)
+    cdef object whence = link.whence()
+    if not link.knows_server:
+        know_server(link)
     scope["asgi"] = {"version": "3.0", "spec_version": "2.5"}
     if h.minor == 0:
         scope["http_version"] = "1.0"
     method = METHODS.get(h.method)
     scope["method"] = h.verb.p[:h.verb.n].decode("ascii").upper() if method is None else method
-    scope["scheme"] = link.scheme
+    scope["scheme"] = whence[2]
     if mark is NULL:
         scope["query_string"] = b""
     else:
@@ -71,7 +69,7 @@ cdef dict make_scope(AppLink link, AsgiHost host, bytes target, bytes authority)
     if authority is not None:
         headers = [(b"host", authority), *[pair for pair in headers if pair[0] != b"host"]]
     scope["headers"] = headers
-    scope["client"] = link.client
+    scope["client"] = None if whence[0] == "unix" else whence[:2]
     scope["server"] = link.server
     scope["state"] = host.state.copy()
     scope["extensions"] = {}

@@ -41,6 +41,7 @@ cdef class Endpoint:
     cdef readonly bint json_only
     cdef public object legacy            # protocol.legacy_sessions.LegacySessions, or None: HTTP+SSE is off
     cdef public object beside            # AsgiHost of all other paths, or None: they are 404
+    cdef public object trusted           # transports.forwarded.Trusted: proxies whose headers are read, or None
     cdef readonly bint sealed            # session ids carry their sessions: no GET, `by_id` is a cache
     cdef readonly bint stateless         # there are no sessions (HO-35)
     cdef readonly object principal_of    # (header fields) -> whose request it is; None: it is not asked
@@ -94,7 +95,12 @@ cdef class Connection:
     cdef bint output_full
     cdef Py_ssize_t large                # size of a buffer that the transport may hold whole
     cdef list drain_waiters
+    cdef object came                     # the Whence of the connection; None: nobody has asked yet
+    cdef object told                     # the same of this request, as a trusted proxy says; None: as `came`
+    cdef int hears                       # the peer is a trusted proxy: 1; it is none: -1; 0: not looked at yet
 
+    cdef object whence(self)
+    cdef int hear(self) except -1
     cdef Outbuf queue(self)
     cdef int wake(self) except -1
     cdef int send_queued(self) except -1

@@ -2,6 +2,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace.mux import Mux, Runtime
+from headrace.transports.forwarded import Trusted, Whence
 
 __all__ = ("Endpoint",)
 
@@ -14,6 +15,7 @@ class Endpoint:
     closing: bool
     legacy: Any
     beside: Any
+    trusted: Trusted | None
     on_empty: Callable[[], Any] | None
     def __init__(
         self, server: Any, *, door: Any = None, sessions: Any = None, guards: Any, path: str | None,
@@ -55,4 +57,11 @@ class Connection:
     def endpoint(self) -> Endpoint: ...
     @property
     def transport(self) -> Any: ...
+    @property
+    def peer(self) -> str: ...
+    @property
+    def client(self) -> tuple[str, int] | None: ...
+    @property
+    def scheme(self) -> str: ...
+    def came_from(self, whence: Whence) -> None: ...
     def flush(self) -> None: ...

@@ -12,8 +12,10 @@ from email.utils import formatdate
 from time import time
 
 from headrace.jsonrpc import HANDSHAKE_REVISIONS, R5
+from headrace.transports.forwarded import Whence, plain_host
 
 from headrace.mux._mux cimport Mux, Sink
+from headrace.wire._chttp cimport hr_http1_ieq, hr_http1_next_header
 from headrace.wire._http1 cimport accept_bits, head_limits, json_type, put_response_head
 from headrace.wire._outbuf cimport Outbuf
 
@@ -219,6 +221,73 @@ cdef class Endpoint:
 cdef class Connection:
     """The output half of an HTTP link. Buffers belong to the endpoint and are here only while something
     is queued, so an idle connection holds none."""
+
+    # --- who is there ---------------------------------------------------------------------------------
+
+    @property
+    def peer(self):
+        """The client's address, ``"unix"`` on a unix socket; behind proxies as the trusted of them say, for the
+        request that was begun last. Use it while the request is judged or served."""
+        return self.whence()[0]
+
+    @property
+    def client(self):
+        """The same as (address, port), port 0 where it is not known; None on a unix socket."""
+        cdef object found = self.whence()
+        return None if found[0] == "unix" else found[:2]
+
+    @property
+    def scheme(self):
+        """``"http"`` or ``"https"``: as the client spoke it, behind proxies as :attr:`peer`."""
+        return self.whence()[2]
+
+    def came_from(self, whence):
+        """Tells who is there, before the connection is made: what a PROXY header said."""
+        self.came = whence
+
+    cdef object whence(self):
+        cdef object name
+        if self.told is not None:
+            return self.told
+        if self.came is None:
+            transport = self.transport
+            if transport is None:
+                return Whence("unknown", 0, "http")
+            name = transport.get_extra_info("peername")
+            scheme = "http" if transport.get_extra_info("sslcontext") is None else "https"
+            if isinstance(name, tuple) and len(name) >= 2:
+                self.came = Whence(plain_host(name[0]), name[1], scheme)
+            else:
+                self.came = Whence("unix", 0, scheme)
+        return self.came
+
+    cdef int hear(self) except -1:
+        """Reads what a trusted proxy says of the request whose head is here."""
+        cdef object trusted = self.endpoint.trusted
+        cdef const char *p = self.head.fields.p
+        cdef const char *e = p + self.head.fields.n
+        cdef bytes first, second
+        cdef list addresses = None
+        cdef list schemes = None
+        cdef hr_span name, value
+        self.told = None
+        if self.hears == 0:
+            self.hears = 1 if trusted.believes(self.whence()[0]) else -1
+        if self.hears < 0:
+            return 0
+        first, second = trusted.names
+        while hr_http1_next_header(&p, e, &name, &value):
+            if hr_http1_ieq(name.p, name.n, PyBytes_AS_STRING(first), <size_t>PyBytes_GET_SIZE(first)):
+                addresses = addresses if addresses is not None else []
+                addresses.append(value.p[:value.n])
+            elif hr_http1_ieq(name.p, name.n, PyBytes_AS_STRING(second), <size_t>PyBytes_GET_SIZE(second)):
+                schemes = schemes if schemes is not None else []
+                schemes.append(value.p[:value.n])
+        if addresses is not None or schemes is not None:
+            self.told = trusted.whence(self.whence(), b",".join(addresses or ()), b",".join(schemes or ()))
+        return 0
+
+    # --- output ---------------------------------------------------------------------------------------
 
     cdef Outbuf queue(self):
         cdef Endpoint ep

@@ -66,8 +66,7 @@ cdef class GateLink(RequestLink):
         request = HttpRequest(
             PyBytes_FromStringAndSize(h.verb.p, <Py_ssize_t>h.verb.n).decode("ascii"),
             PyBytes_FromStringAndSize(h.target.p, <Py_ssize_t>h.target.n).decode("ascii"),
-            header_list(h), self.transport.get_extra_info("peername") or None,
-            "http" if self.transport.get_extra_info("sslcontext") is None else "https")
+            header_list(h), self.client, self.scheme)
         try:
             found = ep.runtime.starter.start(ask(ep.authenticate, request), &finished)
         except (SystemExit, KeyboardInterrupt):

@@ -307,6 +307,8 @@ cdef class HttpLink(AppLink):
         self.expects = h.flags & HR_F_EXPECT_100 and kind != HR_BODY_NONE
         self.is_chunked = kind == HR_BODY_CHUNKED
         self.head_at = p
+        if self.endpoint.trusted is not None:
+            self.hear()
         if not self.usual():
             # Head spans are needed by whoever judges it, and by an exchange that it opens.
             self.head_here = True

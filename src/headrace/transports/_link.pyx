@@ -10,6 +10,7 @@ from cpython.bytes cimport PyBytes_GET_SIZE
 
 from headrace.errors import ConnectionClosed, HeadraceError, LocalProtocolError, RemoteProtocolError
 from headrace.jsonrpc import INVALID_REQUEST
+from headrace.transports.forwarded import plain_host
 
 from headrace.mux._mux cimport Exchange, Mux, Sink
 from headrace.wire._lines cimport LINE_FRAME, LINE_NONE, LINE_SKIPPED, LINE_TOO_LONG, LineFramer
@@ -57,6 +58,12 @@ cdef class LineLink(Sink):
         self.closed = False
         if self.serves:
             self.mux.runtime.links.add(self)
+
+    @property
+    def peer(self):
+        """The address at the other end; ``"unix"`` where there is none (a unix socket, pipes)."""
+        cdef object name = self.transport.get_extra_info("peername") if self.transport is not None else None
+        return plain_host(name[0]) if isinstance(name, tuple) and name else "unix"
 
     def data_received(self, data):
         if self.closed or self.at_eof:

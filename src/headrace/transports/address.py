@@ -1,12 +1,22 @@
-"""Addresses as people write them: ``HOST:PORT``, ``[::1]:PORT``, a bare port, ``unix:PATH``, ``tcp:HOST:PORT``."""
+"""Addresses as people write them: ``HOST:PORT``, ``[::1]:PORT``, a bare port, ``unix:PATH``, ``tcp:HOST:PORT``, and
+for HTTP servers also ``fd:N``, ``fd:NAME`` and ``systemd``."""
 
 from __future__ import annotations
 
 import socket
+from typing import Literal, NamedTuple
 
 from headrace.errors import UsageError
 
-__all__ = ("LOOPBACK", "format_address", "is_loopback", "parse_address", "why_not_connected")
+__all__ = (
+    "LOOPBACK",
+    "HttpAddress",
+    "format_address",
+    "http_address",
+    "is_loopback",
+    "parse_address",
+    "why_not_connected",
+)
 
 LOOPBACK = "127.0.0.1"
 
@@ -28,6 +38,58 @@ def parse_address(text: str | int | tuple[str, int]) -> tuple[str, int]:
         raise UsageError(f"address {text!r}: use HOST:PORT, for example 127.0.0.1:8000 or [::1]:8000")
     host = host[1:-1] if host.startswith("[") else host
     return host or LOOPBACK, _port(port, text)
+
+
+class HttpAddress(NamedTuple):
+    """Where an HTTP server listens; see :func:`http_address`. What a kind does not use is empty."""
+
+    kind: Literal["tcp", "unix", "fd", "systemd"]
+    host: str = ""
+    port: int = 0
+    path: str = ""
+    """``unix``: of the socket."""
+    fd: int = -1
+    """``fd``: an inherited descriptor by its number, or -1."""
+    name: str = ""
+    """``fd``: the name that systemd passed it with, or empty."""
+
+    def __str__(self) -> str:
+        if self.kind == "tcp":
+            return format_address(self.host, self.port)
+        if self.kind == "unix":
+            return f"unix:{self.path}"
+        return f"fd:{self.name or self.fd}" if self.kind == "fd" else self.kind
+
+
+def http_address(text: str | int | tuple[str, int]) -> HttpAddress:
+    """The address of an HTTP server: what :func:`parse_address` takes, ``unix:PATH``, ``fd:N`` (an inherited
+    descriptor), ``fd:NAME`` (one that systemd passed under this name) or ``systemd`` (all that it passed).
+
+    Raises :class:`UsageError` that says which forms there are.
+    """
+    if not isinstance(text, str):
+        return HttpAddress("tcp", *parse_address(text))
+    kind, _, rest = text.strip().partition(":")
+    if kind == "unix":
+        if not rest:
+            raise UsageError(f"address {text!r}: unix: is followed by the path of the socket")
+        return HttpAddress("unix", path=rest)
+    if kind == "fd":
+        if rest.isascii() and rest.isdigit() and len(rest) < 8:
+            return HttpAddress("fd", fd=int(rest))
+        if not rest or rest.startswith("-") or ":" in rest:
+            raise UsageError(f"address {text!r}: fd: is followed by the number or the name of a descriptor")
+        return HttpAddress("fd", name=rest)
+    if kind == "systemd" and not rest:
+        return HttpAddress("systemd")
+    try:
+        return HttpAddress("tcp", *parse_address(text))
+    except UsageError as exc:
+        if "use HOST:PORT" not in str(exc):
+            raise
+        raise UsageError(
+            f"address {text!r}: use HOST:PORT, PORT, unix:PATH, fd:N, fd:NAME or systemd, for example 127.0.0.1:8000"
+        ) from None
 
 
 def _port(port: str, text: str) -> int:

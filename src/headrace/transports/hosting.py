@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Unpack
 
-from headrace.transports.address import parse_address
+from headrace.transports.address import http_address, parse_address
 from headrace.transports.framing import LINES, Framing, link_class
 from headrace.transports.http_options import HttpOptions, check_options
 from headrace.transports.run import run_until_stopped, start_made
@@ -36,8 +36,9 @@ async def serve(
     """Hosts ``server`` until the task is cancelled, or until the end of stdin when stdio is served.
 
     ``server`` is a :class:`headrace.Server` or a host of :mod:`headrace.transports.plain`.
-    ``http`` and ``tcp`` are ``"HOST:PORT"``, a port (on the loopback address) or ``(host, port)``;
-    ``unix`` is a socket path; ``stdio`` is the default when none of them is given. ``claimed``
+    ``http`` and ``tcp`` are ``"HOST:PORT"``, a port (on the loopback address) or ``(host, port)``; ``http`` is also
+    ``"unix:PATH"``, ``"fd:N"``, ``"fd:NAME"`` or ``"systemd"`` (:func:`headrace.transports.address.http_address`);
+    ``unix`` is a socket path for line streams; ``stdio`` is the default when none of them is given. ``claimed``
     is a claim of standard input and output made earlier, before anything could print. ``framing`` is how
     messages follow one another on stdio, unix and TCP. ``on_ready``
     is called with the addresses once all of them accept connections. ``options`` are those of the HTTP
@@ -48,16 +49,16 @@ async def serve(
     """
     check_options(options)
     stdio = _wants_stdio(http=http, unix=unix, tcp=tcp, stdio=stdio)
-    http_at = parse_address(http) if http is not None else None
+    http_at = http_address(http) if http is not None else None
     tcp_at = parse_address(tcp) if tcp is not None else None
     async with server.running(), _Listeners() as listeners:
         addresses: list[str] = []
         if http_at is not None:
-            from headrace.transports.http_server import serve_http
+            from headrace.transports.http_server import place_of, serve_http
 
-            listener = await serve_http(server, host=http_at[0], port=http_at[1], **options)
+            listener = await serve_http(server, **place_of(http_at), **options)
             listeners.add(listener)
-            addresses.append(listener.url)
+            addresses += listener.addresses if http_at.kind == "systemd" else [listener.url]
         if unix is not None or tcp_at is not None:
             from headrace.transports.stream import serve_lines
 

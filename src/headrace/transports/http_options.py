@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from headrace.errors import UsageError
+from headrace.transports.forwarded import Trusted
 
 if TYPE_CHECKING:
     import ssl as ssl_module
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from headrace.transports.asgi.host import Application
     from headrace.transports.http_auth import Authenticate
 
-__all__ = ("HttpOptions", "check_options")
+__all__ = ("HttpOptions", "check_options", "trusted_of")
 
 
 class HttpOptions(TypedDict, total=False):
@@ -56,6 +57,11 @@ class HttpOptions(TypedDict, total=False):
     beside: Application | None
     """An ASGI 3 application for all other paths (:mod:`headrace.transports.asgi.host`): Host is checked for it too,
     Origin is its own matter; its lifespan is that of the endpoint."""
+    forwarded_allow_ips: Iterable[str] | None
+    """The proxies whose ``X-Forwarded-For`` and ``X-Forwarded-Proto`` are believed: addresses, networks, ``"unix"``,
+    ``"*"``. None by default, see :mod:`headrace.transports.forwarded`."""
+    forwarded_header: str
+    """``"x-forwarded-for"`` (the default) or ``"forwarded"`` (RFC 7239): the one that these proxies write."""
 
 
 _PLACES = frozenset(("transport", "host", "port"))
@@ -69,6 +75,7 @@ def check_options(options: Mapping[str, Any]) -> None:
             raise TypeError(f"unknown option {name!r}: serve and run are told where by http='HOST:PORT', unix= or tcp=")
         if name not in HttpOptions.__annotations__:
             raise TypeError(f"unknown option {name!r}; HTTP endpoints have {', '.join(HttpOptions.__annotations__)}")
+    trusted_of(options)
     path = options.get("path", "/mcp")
     if not path.startswith("/") or not path.isascii() or any(c in path for c in " ?#"):
         raise UsageError(f"path {path!r} must begin with a slash and hold no space, ? or #")
@@ -79,3 +86,11 @@ def check_options(options: Mapping[str, Any]) -> None:
     for name in ("authenticate", "principal_of", "beside"):
         if options.get(name) is not None and not callable(options[name]):
             raise UsageError(f"{name}={options[name]!r} cannot be called")
+
+
+def trusted_of(options: Mapping[str, Any]) -> Trusted | None:
+    """The proxies that are believed, None where there are none. Raises :class:`UsageError` for a wrong entry."""
+    header = options.get("forwarded_header", "x-forwarded-for")
+    entries = options.get("forwarded_allow_ips") or ()
+    trusted = Trusted(entries, header)
+    return trusted if entries else None

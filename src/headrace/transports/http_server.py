@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import os
 import socket
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 from headrace.errors import UsageError
@@ -17,9 +18,9 @@ from headrace.protocol.http_door import HttpDoor
 from headrace.protocol.http_sessions import SessionStore
 from headrace.transports._http_endpoint import Endpoint
 from headrace.transports._http_server import HttpLink
-from headrace.transports.address import format_address
+from headrace.transports.address import HttpAddress, format_address, is_loopback
 from headrace.transports.guards import Guards
-from headrace.transports.http_options import HttpOptions, check_options
+from headrace.transports.http_options import HttpOptions, check_options, trusted_of
 from headrace.transports.stream import remove_stale_socket
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from headrace.transports.asgi.host import Guest
 
-__all__ = ("HttpListener", "listen", "open_endpoint", "serve_http")
+__all__ = ("HttpListener", "bound_to", "listen", "open_endpoint", "place_of", "serve_http")
 
 
 class HttpListener:
@@ -42,7 +43,7 @@ class HttpListener:
         self._path = path
         self._scheme = "https" if tls else "http"
         self._unix: str | None = None
-        self._listener: asyncio.AbstractServer | None = None
+        self._listeners: list[asyncio.AbstractServer] = []
         self._timer: asyncio.TimerHandle | None = None
         self._slow = False
         self._sweep_at = 0.0
@@ -75,15 +76,18 @@ class HttpListener:
         return len(self.endpoint.sessions) + (len(legacy) if legacy is not None else 0)
 
     def _listening(self, listener: asyncio.AbstractServer, unix: str | None) -> None:
-        self._listener = listener
-        self._unix = unix
+        self._listeners.append(listener)
         if unix is not None:
+            self._unix = unix
             self._names = [f"unix:{unix}"]
         else:
-            self._names = [
-                f"{self._scheme}://{format_address(*sock.getsockname()[:2])}{self._path}"
-                for sock in listener.sockets  # type: ignore[attr-defined]
-            ]
+            self._names += [self._name(sock) for sock in listener.sockets]  # type: ignore[attr-defined]
+
+    def _name(self, sock: socket.socket) -> str:
+        at = sock.getsockname()
+        if isinstance(at, tuple):
+            return f"{self._scheme}://{format_address(*at[:2])}{self._path}"
+        return f"unix:{at.decode().replace(chr(0), '@', 1) if isinstance(at, bytes) else at}"
 
     def connect(self) -> Any:
         """The protocol of a new connection."""
@@ -128,8 +132,8 @@ class HttpListener:
     async def _close(self) -> None:
         endpoint = self.endpoint
         endpoint.closing = True
-        if self._listener is not None:
-            self._listener.close()
+        for listener in self._listeners:
+            listener.close()
         if self._unix is not None:
             with contextlib.suppress(OSError):
                 os.unlink(self._unix)
@@ -178,7 +182,7 @@ async def serve_http(
     host: str | None = None,
     port: int | None = None,
     unix: str | None = None,
-    sock: socket.socket | None = None,
+    sock: socket.socket | Sequence[socket.socket] | None = None,
     reuse_port: bool = False,
     backlog: int = 1024,
     **options: Unpack[HttpOptions],
@@ -189,7 +193,7 @@ async def serve_http(
         ``limits``, ``log``, ``lifespan_state``, ``sessions``, ``notified``, ``session_ended`` and
         ``header_parameters``.
     :param host, port: address to listen on; port 0 picks a free one. Or ``unix``, a socket path, or
-        ``sock``, a bound socket.
+        ``sock``, a bound socket or several of them.
     :param reuse_port: SO_REUSEPORT, for several processes on one port.
     :param backlog: connections that wait to be accepted.
     :param options: see :class:`headrace.transports.http_options.HttpOptions`.
@@ -200,11 +204,7 @@ async def serve_http(
     if sum(given is not None for given in (host, unix, sock)) != 1:
         raise UsageError("serve_http needs one of host, unix and sock")
     tls = options.get("ssl")
-    bind = host
-    if sock is not None:
-        name = sock.getsockname()
-        bind = name[0] if isinstance(name, tuple) else None
-    endpoint = open_endpoint(server, bind, options)
+    endpoint = open_endpoint(server, bound_to(host, sock), options)
     guest = None
     if (beside := options.get("beside")) is not None:
         from headrace.transports.asgi.host import Guest
@@ -224,7 +224,7 @@ async def listen(
     host: str | None,
     port: int | None,
     unix: str | None,
-    sock: socket.socket | None,
+    sock: socket.socket | Sequence[socket.socket] | None,
     ssl: ssl_module.SSLContext | None,
     reuse_port: bool,
     backlog: int,
@@ -237,18 +237,53 @@ async def listen(
     try:
         if unix is not None:
             remove_stale_socket(unix)
-            made = await loop.create_unix_server(listener.connect, unix, ssl=ssl, backlog=backlog)
+            listener._listening(
+                await loop.create_unix_server(listener.connect, unix, ssl=ssl, backlog=backlog), unix
+            )
         elif sock is not None:
-            made = await loop.create_server(listener.connect, sock=sock, ssl=ssl, backlog=backlog)
+            for each in _sockets(sock):
+                # asyncio would remove the file of a unix socket that is not its own; libuv wants to be told.
+                of_unix = each.family == getattr(socket, "AF_UNIX", None) and not isinstance(
+                    loop, asyncio.BaseEventLoop
+                )
+                create = loop.create_unix_server if of_unix else loop.create_server
+                listener._listening(await create(listener.connect, sock=each, ssl=ssl, backlog=backlog), None)
         else:
             made = await loop.create_server(
                 listener.connect, host, port or 0, ssl=ssl, backlog=backlog, reuse_port=reuse_port or None
             )
+            listener._listening(made, None)
     except BaseException:
+        for opened in listener._listeners:
+            opened.close()
         if guest is not None:
             await guest.stop(0.0, listener._server.limits.drain_timeout)
         raise
-    listener._listening(made, unix)
+
+
+def place_of(address: HttpAddress) -> dict[str, Any]:
+    """``host`` and ``port``, ``unix``, or ``sock``, as :func:`serve_http` takes them. Raises :class:`UsageError` where
+    what should be passed to this process was not."""
+    if address.kind == "tcp":
+        return {"host": address.host, "port": address.port}
+    if address.kind == "unix":
+        return {"unix": address.path}
+    from headrace.transports.passed import passed_sockets
+
+    return {"sock": passed_sockets(address)}
+
+
+def bound_to(host: str | None, sock: socket.socket | Sequence[socket.socket] | None) -> str | None:
+    """The host that is listened on, None for a unix socket alone; of several the one that others reach."""
+    if sock is None:
+        return host
+    names = [each.getsockname() for each in _sockets(sock)]
+    hosts = [name[0] for name in names if isinstance(name, tuple)]
+    return next((each for each in hosts if not is_loopback(each)), hosts[0] if hosts else None)
+
+
+def _sockets(sock: socket.socket | Sequence[socket.socket]) -> Sequence[socket.socket]:
+    return [sock] if isinstance(sock, socket.socket) else sock
 
 
 def open_endpoint(server: Any, bind: str | None, options: HttpOptions) -> Endpoint:
@@ -284,6 +319,7 @@ def open_endpoint(server: Any, bind: str | None, options: HttpOptions) -> Endpoi
         principal_of=options.get("principal_of"),
         authenticate=options.get("authenticate"),
     )
+    endpoint.trusted = trusted_of(options)
     if legacy_sse := options.get("legacy_sse"):
         from headrace.protocol.legacy_sessions import LegacySessions
 

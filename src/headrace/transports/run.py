@@ -55,8 +55,13 @@ def start_made() -> None:
     keep_heap()
 
 
-def run_until_stopped(main: Callable[[], Coroutine[Any, Any, None]], *, loop: str = "auto") -> None:
-    """Runs ``main()`` until it returns, or until SIGINT or SIGTERM cancels it.
+def run_until_stopped(
+    main: Callable[[], Coroutine[Any, Any, None]],
+    *,
+    loop: str = "auto",
+    on_stop: Callable[[], object] | None = None,
+) -> None:
+    """Runs ``main()`` until it returns, or until SIGINT or SIGTERM cancels it; ``on_stop`` is called just before.
 
     After the first signal ``main`` may clean up; a second one ends the process in the signal's
     default way. Returns normally in both orderly cases; exceptions of ``main`` are raised, and UsageError
@@ -83,6 +88,8 @@ def run_until_stopped(main: Callable[[], Coroutine[Any, Any, None]], *, loop: st
                 running.remove_signal_handler(each)
                 signal.signal(each, signal.SIG_DFL)
             stopped = True
+            if on_stop is not None:
+                on_stop()
             task.cancel()
 
         handled = []

@@ -58,6 +58,12 @@ class Group:
     def prepare(self, plan: Plan) -> None:
         """Writes down what the options mean, now that ``plan.server`` is known. Raises as :meth:`check`."""
 
+    def ready(self, plan: Plan, addresses: list[str]) -> None:
+        """All addresses accept connections now."""
+
+    def stopping(self, plan: Plan) -> None:
+        """A signal ended the serving: from now on it drains."""
+
     @contextlib.asynccontextmanager
     async def around(self, plan: Plan) -> AsyncIterator[None]:
         """Runs on the server's loop around its serving: entered before anything is opened, left when all is closed."""

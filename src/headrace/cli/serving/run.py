@@ -32,6 +32,8 @@ def host(plan: Plan, groups: Sequence[Group], *, claimed: Any, at_terminal: bool
 
     def ready(addresses: list[str]) -> None:
         start_made()
+        for group in groups:
+            group.ready(plan, addresses)
         for address in addresses:
             if address != "stdio":
                 complain(f"serving {server.name} on {address}")
@@ -40,6 +42,10 @@ def host(plan: Plan, groups: Sequence[Group], *, claimed: Any, at_terminal: bool
                     f"serving {server.name} on stdio (for a client that starts it); "
                     "--http HOST:PORT for HTTP; end with Ctrl-D"
                 )
+
+    def stopping() -> None:
+        for group in groups:
+            group.stopping(plan)
 
     async def serving() -> None:
         status = 1
@@ -57,7 +63,7 @@ def host(plan: Plan, groups: Sequence[Group], *, claimed: Any, at_terminal: bool
             leave_within(server.limits.drain_timeout, status)
 
     try:
-        run_until_stopped(serving, loop=options["loop"])
+        run_until_stopped(serving, loop=options["loop"], on_stop=stopping)
     except UsageError as exc:
         raise click.UsageError(str(exc)) from None
     except KeyboardInterrupt:

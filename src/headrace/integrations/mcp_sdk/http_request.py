@@ -48,20 +48,20 @@ class HostedRequest(Request):
         if not target.startswith(b"/"):  # an absolute target
             target = b"/" + target.partition(b"://")[2].partition(b"/")[2]
         path, _, query = target.partition(b"?")
-        transport = None if sink.link is None else sink.link.transport
-        tls = transport is not None and transport.get_extra_info("sslcontext") is not None
+        link = sink.link
+        transport = None if link is None else link.transport
         scope: dict[str, Any] = {
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.4"},
             "http_version": "1.1",
             "method": "POST",
-            "scheme": "https" if tls else "http",
+            "scheme": "http" if link is None else link.scheme,
             "path": unquote(path.decode("latin-1")),
             "raw_path": path,
             "query_string": query,
             "root_path": "",
             "headers": sink.fields(),
-            "client": _address(transport, "peername"),
+            "client": None if link is None else link.client,
             "server": _address(transport, "sockname"),
             "state": {},
         }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import HeadraceError, LocalProtocolError, UsageError
@@ -17,7 +17,7 @@ from headrace.limits import DEFAULT, Limits
 from headrace.transports._http_asgi import AsgiHost
 from headrace.transports._http_endpoint import Endpoint
 from headrace.transports.guards import Guards
-from headrace.transports.http_server import HttpListener, listen
+from headrace.transports.http_server import HttpListener, bound_to, listen
 from headrace.transports.runtime import make_runtime
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ async def serve(
     host: str | None = None,
     port: int | None = None,
     unix: str | None = None,
-    sock: socket.socket | None = None,
+    sock: socket.socket | Sequence[socket.socket] | None = None,
     ssl: ssl_module.SSLContext | None = None,
     root_path: str = "",
     allowed_hosts: Iterable[str] | None = None,
@@ -177,7 +177,7 @@ async def serve(
     """Serves an ASGI 3 application over HTTP/1.1 until the listener is closed.
 
     :param host, port: address to listen on; port 0 picks a free one. Or ``unix``, a socket path, or ``sock``, a
-        bound socket.
+        bound socket or several of them.
     :param ssl: a server context: HTTPS.
     :param root_path: where the application is mounted, as a proxy in front of it has it: put before each path.
     :param allowed_hosts: host names that requests may be for; on loopback addresses the local names are always
@@ -198,11 +198,7 @@ async def serve(
     log = log or logging.getLogger("headrace.asgi")
     alone = _Alone(limits, log)
     guest = Guest(app, alone.runtime, log, root_path)
-    bind = host
-    if sock is not None:
-        name = sock.getsockname()
-        bind = name[0] if isinstance(name, tuple) else None
-    endpoint = Endpoint(alone, guards=Guards(bind, allowed_hosts=allowed_hosts), path=None)
+    endpoint = Endpoint(alone, guards=Guards(bound_to(host, sock), allowed_hosts=allowed_hosts), path=None)
     endpoint.beside = guest.host
     listener = HttpListener(alone, endpoint, "", ssl is not None, guest)
     await listen(

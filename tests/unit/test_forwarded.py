@@ -1,0 +1,142 @@
+"""Forwarded addresses: whom they are believed from, and which of them counts.
+
+Strategy: tables of header values against the reader, then raw sockets against a served endpoint on both loops, with
+what `authenticate` and an application beside the endpoint see of it.
+"""
+
+import json
+
+import pytest
+from asgi_site import App, answer
+from http_support import make_server, site
+
+from headrace.errors import UsageError
+from headrace.transports.forwarded import Trusted, Whence
+from headrace.transports.http_options import check_options
+
+CAME = Whence("10.0.0.9", 4711, "http")
+
+
+def read(addresses, scheme="", entries=("10.0.0.0/8", "192.0.2.7", "2001:db8::7"), header="x-forwarded-for", came=CAME):
+    found = Trusted(entries, header).whence(came, addresses.encode("latin-1"), scheme.encode())
+    return found.host, found.port, found.scheme
+
+
+@pytest.mark.parametrize(
+    ("value", "client"),
+    [
+        ("198.51.100.1", ("198.51.100.1", 0)),
+        ("6.6.6.6, 198.51.100.1", ("198.51.100.1", 0)),  # the left one is what the client claimed
+        ("6.6.6.6,198.51.100.1,192.0.2.7, 10.1.1.1", ("198.51.100.1", 0)),
+        ("10.3.3.3, 10.2.2.2", ("10.3.3.3", 0)),  # all of them ours: the farthest
+        ("198.51.100.1:1234", ("198.51.100.1", 1234)),
+        ("2001:db8::1", ("2001:db8::1", 0)),
+        ("[2001:DB8:0::1]:80", ("2001:db8::1", 80)),
+        ("198.51.100.1, 2001:db8:0::7", ("198.51.100.1", 0)),
+        ("::ffff:198.51.100.1", ("198.51.100.1", 0)),
+        ("", ("10.0.0.9", 4711)),
+        ("unknown", ("10.0.0.9", 4711)),
+        ("198.51.100.1, ", ("10.0.0.9", 4711)),
+        ("198.51.100.1, _secret, 10.1.1.1", ("10.1.1.1", 0)),
+        ("198.51.100.1, 1.2.3, 10.1.1.1", ("10.1.1.1", 0)),
+        ("198.51.100.1:99999", ("10.0.0.9", 4711)),
+        ("evil.example", ("10.0.0.9", 4711)),
+        ("\xff\xfe", ("10.0.0.9", 4711)),
+        (", ".join(["1.1.1.1"] + ["10.1.1.1"] * 100), ("10.1.1.1", 0)),  # too long a chain ends within itself
+    ],
+)
+def test_the_rightmost_address_that_is_no_proxy_of_ours_counts(value, client):
+    assert read(value)[:2] == client
+
+
+@pytest.mark.parametrize(
+    ("addresses", "schemes", "scheme"),
+    [
+        ("198.51.100.1", "https", "https"),
+        ("198.51.100.1", "HTTPS", "https"),
+        ("198.51.100.1", "", "http"),
+        ("198.51.100.1", "gopher", "http"),
+        ("6.6.6.6, 198.51.100.1, 10.1.1.1", "http, https, http", "https"),  # one for each hop: the client's
+        ("6.6.6.6, 198.51.100.1, 10.1.1.1", "http, https", "https"),
+        ("", "https", "https"),
+    ],
+)
+def test_the_scheme_is_that_of_the_same_hop(addresses, schemes, scheme):
+    assert read(addresses, schemes)[2] == scheme
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        ("for=198.51.100.1;proto=https", ("198.51.100.1", 0, "https")),
+        ('For="[2001:db8::1]:4711"; Proto=HTTPS', ("2001:db8::1", 4711, "https")),
+        ("for=6.6.6.6;proto=http, for=198.51.100.1;proto=https;by=10.0.0.1, for=10.1.1.1;proto=http", ("198.51.100.1", 0, "https")),
+        ('for=198.51.100.1, for="a,b\\"c";x="y;z", for=10.1.1.1', ("10.1.1.1", 0, "http")),
+        ("for=198.51.100.1;for=6.6.6.6", ("10.0.0.9", 4711, "http")),
+        ('for="198.51.100.1', ("10.0.0.9", 4711, "http")),
+        ("for=_hidden", ("10.0.0.9", 4711, "http")),
+        ("198.51.100.1", ("10.0.0.9", 4711, "http")),
+        ("", ("10.0.0.9", 4711, "http")),
+    ],
+)  # fmt: skip
+def test_rfc_7239(value, found):
+    assert read(value, header="forwarded") == found
+
+
+def test_everybody_is_a_choice_that_believes_the_client():
+    assert read("6.6.6.6, 198.51.100.1", entries=["*"])[0] == "6.6.6.6"
+    assert Trusted("127.0.0.1, unix").believes("unix") and not Trusted(["127.0.0.1"]).believes("unix")
+    assert not Trusted(["10.0.0.0/8"]).believes("unix") and not Trusted(["10.0.0.0/8"]).believes("10.no")
+
+
+@pytest.mark.parametrize("entry", ["localhost", "", "10.0.0.1/8", "10.0.0.0/99", "1.2.3"])
+def test_a_wrong_entry_is_named(entry):
+    with pytest.raises(UsageError) as failed:
+        Trusted([entry])
+    assert repr(entry) in str(failed.value)
+    with pytest.raises(UsageError):
+        check_options({"forwarded_allow_ips": [entry]})
+
+
+def test_another_header_is_refused():
+    with pytest.raises(UsageError, match="x-forwarded-for or forwarded"):
+        check_options({"forwarded_header": "x-real-ip"})
+
+
+@pytest.mark.parametrize(
+    ("options", "client", "scheme"),
+    [
+        ({}, "127.0.0.1", "http"),
+        ({"forwarded_allow_ips": ["10.0.0.1"]}, "127.0.0.1", "http"),
+        ({"forwarded_allow_ips": ["127.0.0.1"]}, "198.51.100.1", "https"),
+        ({"forwarded_allow_ips": ["127.0.0.0/8"], "forwarded_header": "forwarded"}, "198.51.100.2", "http"),
+    ],
+)
+def test_a_request_is_its_clients(run, options, client, scheme):
+    """None is believed by default, loopback neither; what is believed holds for one request, not for the connection.
+    Whoever asks sees the same: `authenticate`, an application beside, the link."""
+    seen = []
+
+    async def authenticate(request):
+        seen.append((request.client and request.client[0], request.scheme))
+
+    async def pages(scope, receive, send):
+        await answer(send, json.dumps([scope["client"][0], scope["scheme"]]).encode())
+
+    headers = [("X-Forwarded-For", "6.6.6.6"), ("x-forwarded-for", "198.51.100.1"), ("X-Forwarded-Proto", "https"),
+               ("Forwarded", "for=198.51.100.2")]  # fmt: skip
+
+    async def main():
+        async with site(make_server(), authenticate=authenticate, beside=App(pages), **options) as place:
+            peer = await place.connect()
+            for _ in range(2):  # a head that is like the last one too
+                assert (await peer.ask(place.call("echo", {"text": "x"}, headers=headers))).status == 200
+            [link] = place.endpoint.links
+            assert (link.peer, link.scheme) == (client, scheme)
+            page = await peer.ask(place.request("GET", "/who", accept=None, headers=headers))
+            assert page.json == [client, scheme]
+            assert (await peer.ask(place.call("echo", {"text": "x"}))).status == 200
+            assert (link.peer, link.scheme) == ("127.0.0.1", "http")
+        assert seen == [(client, scheme)] * 2 + [("127.0.0.1", "http")]
+
+    run(main)
