@@ -109,6 +109,8 @@ class ServerSession(Gate):
 
     detached = False
     """Nothing of the session is kept between requests: what needs memory or a channel is not offered."""
+    away = False
+    """Another process tells the client what belongs to no request: see StreamSharing."""
     mixed_batches = True
     """An array may hold requests and responses; over HTTP it may not (JR-21)."""
 

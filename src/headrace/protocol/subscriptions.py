@@ -6,24 +6,27 @@ messages: what can wait for it is bounded by what it asked for. Nothing here is 
 
 Era H: list changes go to every initialized session, updates of a resource to those that subscribed.
 Era M: both go to the ``subscriptions/listen`` requests that asked for them, tagged with their id.
+Of several processes each tells its own receivers what changed on any (:mod:`headrace.protocol.fanout`).
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from headrace.errors import RpcError
-from headrace.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, R5, SERVER_INFO, SUBSCRIPTION_ID
-from headrace.mux import Exchange, FunctionHandler, Handler, RawResult
+from headrace.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, R5
+from headrace.mux import Exchange, FunctionHandler, Handler
+from headrace.protocol.fanout import Fanout
+from headrace.protocol.receivers import Listen, Receiver, SessionReceiver
 from headrace.protocol.urls import uri_bytes
 
 if TYPE_CHECKING:
     from headrace.limits import Limits
     from headrace.mux import Mux, Runtime
+    from headrace.protocol.backplane import Backplane
     from headrace.protocol.session import ServerSession
 
 __all__ = ("KINDS", "Hub", "Listen")
@@ -35,8 +38,6 @@ KINDS = {
 }
 _UPDATED = b"notifications/resources/updated"
 _TASK = b"notifications/tasks"
-_ACKNOWLEDGED = b"notifications/subscriptions/acknowledged"
-_CANCELLED = b"notifications/cancelled"
 
 _A_TURN = 200  # receivers that send in one turn of the event loop
 
@@ -70,115 +71,6 @@ class _Host(Protocol):
     def capabilities(self, revision: str) -> dict[str, Any]: ...
 
 
-class _Receiver(ABC):
-    """One who is told. ``due`` holds what it does not know yet, one entry a key, oldest first."""
-
-    __slots__ = ("__weakref__", "due", "waiting")
-
-    def __init__(self) -> None:
-        self.due: dict[tuple[str, str], tuple[bytes, bytes]] = {}
-        self.waiting = False
-
-    @abstractmethod
-    def _room(self) -> Any:
-        """None, or the future to wait for until the peer has read."""
-
-    @abstractmethod
-    def _send(self, method: bytes, members: bytes) -> None:
-        """Sends one notification; ``members`` are those of its params."""
-
-    def flush(self) -> None:
-        """Sends what is due, as far as the peer reads."""
-        while self.due and not self.waiting:
-            waiter = self._room()
-            if waiter is not None:
-                self.waiting = True
-                waiter.add_done_callback(self._drained)
-                return
-            key = next(iter(self.due))
-            method, members = self.due.pop(key)
-            self._send(method, members)
-
-    def _drained(self, future: Any) -> None:
-        self.waiting = False
-        self.flush()
-
-
-class _SessionReceiver(_Receiver):
-    __slots__ = ("session",)
-
-    def __init__(self, session: ServerSession) -> None:
-        super().__init__()
-        self.session = session
-
-    def _room(self) -> Any:
-        sink = self.session.sink
-        return sink.wait_drained() if sink is not None else None
-
-    def _send(self, method: bytes, members: bytes) -> None:
-        self.session.announce(method, b"{" + members + b"}" if members else None)
-
-
-class Listen(_Receiver):
-    """One ``subscriptions/listen`` request that is open."""
-
-    __slots__ = ("_ended", "_future", "_hub", "_tag", "exchange", "kinds", "tasks", "uris")
-
-    def __init__(
-        self, hub: Hub, exchange: Exchange, kinds: Iterable[str], uris: Iterable[str], tasks: Iterable[str]
-    ) -> None:
-        super().__init__()
-        self._hub = hub
-        self.exchange = exchange
-        self.kinds = frozenset(kinds)
-        self.uris = frozenset(uris)
-        self.tasks = frozenset(tasks)
-        # The id as it came: same type, same digits (SF-72).
-        self._tag = b'"_meta":{"' + SUBSCRIPTION_ID.encode() + b'":' + exchange.id + b"}"
-        self._ended = False
-        self._future: Any = None
-
-    def open(self, accepted: dict[str, Any], future: Any) -> bool:
-        """Holds the request and acknowledges; False when the answer cannot be a stream."""
-        self._future = future
-        self.exchange.hold(future)
-        future.add_done_callback(self._over)
-        return self.exchange.tell(_ACKNOWLEDGED, self._tagged(b'"notifications":' + _encode(accepted)))
-
-    def _tagged(self, members: bytes) -> bytes:
-        return b"{" + members + (b"," if members else b"") + self._tag + b"}"
-
-    def _room(self) -> Any:
-        return self.exchange.sink.wait_drained()
-
-    def _send(self, method: bytes, members: bytes) -> None:
-        self.exchange.tell(method, self._tagged(members))
-
-    def _over(self, future: Any) -> None:
-        """Done callback of the held future: ended by either side, or the connection is gone."""
-        self._ended = True
-        self.due.clear()
-        self._hub.forget(self)
-
-    def end(self) -> None:
-        """Ends it gracefully: the result, and on line streams ``notifications/cancelled`` (SF-74, G-01, G-02)."""
-        if self._ended:
-            return
-        self._ended = True
-        self.flush()
-        exchange = self.exchange
-        sink, mux = exchange.sink, exchange.mux
-        told = exchange.open
-        info = _encode(self._hub.server.info)
-        meta = b'{"' + SERVER_INFO.encode() + b'":' + info + b"," + self._tag.partition(b"{")[2]
-        exchange.answer(RawResult(b'{"resultType":"complete","_meta":' + meta + b"}"))
-        if told and sink.persistent:
-            reason = b'"requestId":' + exchange.id + b',"reason":"the server ends the subscription"'
-            mux.notify(_CANCELLED, self._tagged(reason), sink)
-        if not self._future.done():
-            self._future.set_result(None)
-
-
 class Hub:
     """Everything that is listened to on one server. Lives as long as the server, works while it runs.
 
@@ -191,15 +83,20 @@ class Hub:
         """Open listens, oldest first."""
         self.task_filter: Callable[[Exchange, list[str]], list[str]] | None = None
         """Which of the ``taskIds`` a listen asks for may be followed (tasks extension); None: no such filter."""
-        self._receivers: dict[ServerSession, _SessionReceiver] = {}
-        self._watchers: dict[str, dict[_Receiver, None]] = {}
+        self.task_reader: Callable[[str], Awaitable[bytes | None]] | None = None
+        """Reads the state of a task as :meth:`task` takes it, wherever the task runs; None when there is none, OSError
+        when it cannot be read now. Asked for tasks of other processes (tasks extension)."""
+        self._fanout: Fanout | None = None
+        self._shares: Backplane | None = None
+        self._receivers: dict[ServerSession, SessionReceiver] = {}
+        self._watchers: dict[str, dict[Receiver, None]] = {}
         self._task_watchers: dict[str, dict[Listen, None]] = {}
         self._kinds: dict[str, None] = {}
         self._uris: dict[str, None] = {}
         self._tasks: list[tuple[str, bytes]] = []
         self._open: dict[Mux, int] = {}  # listens of each connection
         self._followed = 0  # bytes of the URIs in _watchers, once for each who watches
-        self._queue: dict[_Receiver, None] = {}
+        self._queue: dict[Receiver, None] = {}
         """Receivers that are to send in this turn or the next ones."""
         self._runtime: Runtime | None = None
         self._wake: Callable[[Callable[[], None]], Any] | None = None
@@ -214,9 +111,17 @@ class Hub:
         self._woken = False
         self._wake = wake
 
+    def share(self, backplane: Backplane) -> None:
+        """Has changes told to all processes of ``backplane``, and theirs told here, until :meth:`stop`. Once for
+        each backplane; a hub has one at most."""
+        if self._shares is not backplane:
+            self._shares = backplane
+            self._fanout = Fanout(self, backplane)
+
     def stop(self) -> None:
         """The server has stopped: nobody listens any more."""
         self._wake = None
+        self._fanout = self._shares = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -234,19 +139,84 @@ class Hub:
         notification. Any thread."""
         if self._wake is not None and kind in KINDS:
             self._kinds[kind] = None
+            if self._fanout is not None:
+                self._fanout.changed(kind)
             self._alarm()
 
     def updated(self, uri: str) -> None:
-        """Resource ``uri`` has new content (SF-23). Any thread; costs nothing when nobody watches it."""
-        if self._wake is not None and uri in self._watchers:
+        """Resource ``uri`` has new content (SF-23). Any thread; costs nothing when nobody watches it and no other
+        process could have somebody who does."""
+        if self._wake is None:
+            return
+        if self._fanout is not None:
+            self._fanout.updated(uri)
+        elif uri not in self._watchers:
+            return
+        if uri in self._watchers:
             self._uris[uri] = None
+        self._alarm()
+
+    def task(self, task_id: str, params: bytes, *, everywhere: bool = True) -> None:
+        """A task's state for the listens that follow it; ``params`` is the JSON object to send. Any thread.
+
+        ``everywhere``: other processes are told as well, and read the state from the store (``task_reader``): it is
+        there already. Without, it is only for those who listen here.
+        """
+        if self._wake is None:
+            return
+        here = task_id in self._task_watchers
+        if here:
+            self._tasks.append((task_id, params))
+        if everywhere and self._fanout is not None:
+            self._fanout.task(task_id)
+        elif not here:
+            return
+        self._alarm()
+
+    # --- from other processes -----------------------------------------------------------------------
+
+    @property
+    def runtime(self) -> Runtime | None:
+        """The runtime of the loop that it works on; None while the server does not run."""
+        return self._runtime
+
+    def heard(self, kinds: Iterable[str] | None, uris: Iterable[str]) -> None:
+        """Another process tells of changes; ``kinds`` None: of all lists that this server has."""
+        if self._wake is None:
+            return
+        if kinds is None:
+            kinds = self._lists()
+        self._kinds.update((kind, None) for kind in kinds if kind in KINDS)
+        self._uris.update((uri, None) for uri in uris if uri in self._watchers)
+        if self._kinds or self._uris:
             self._alarm()
 
-    def task(self, task_id: str, params: bytes) -> None:
-        """A task's state for the listens that follow it; ``params`` is the JSON object to send. Any thread."""
-        if self._wake is not None and task_id in self._task_watchers:
-            self._tasks.append((task_id, params))
-            self._alarm()
+    def _lists(self) -> list[str]:
+        offered = self.server.capabilities(R5)
+        return [kind for kind in KINDS if offered.get(kind, {}).get("listChanged")]
+
+    def followed_uris(self) -> list[str]:
+        """Resources that somebody here follows."""
+        return list(self._watchers)
+
+    def followed_tasks(self) -> list[str]:
+        """Tasks that somebody here follows."""
+        return list(self._task_watchers)
+
+    def follows(self, task_id: str) -> bool:
+        """Whether somebody here follows this task."""
+        return task_id in self._task_watchers
+
+    def assume_changed(self, session: ServerSession) -> None:
+        """Nobody knows what ``session`` has missed: it is told that all it hears of has changed."""
+        receiver = self._receiver(session)
+        for kind in self._lists():
+            receiver.due["list", kind] = (KINDS[kind], b"")
+        for uri in session.subscriptions:
+            receiver.due["uri", uri] = (_UPDATED, b'"uri":' + _encode(uri))
+        self._flush([receiver])
+
+    # --- on the loop --------------------------------------------------------------------------------
 
     def _alarm(self) -> None:
         wake = self._wake
@@ -262,9 +232,12 @@ class Hub:
         runtime = self._runtime
         if runtime is None:
             return
+        fanout = self._fanout
+        if fanout is not None:
+            fanout.tell_tasks()
         if self._tasks:
             self._deliver_tasks()
-        if not self._kinds and not self._uris:
+        if not self._kinds and not self._uris and (fanout is None or not fanout.due):
             return
         now = runtime.time()
         if now < self._next_at:
@@ -280,9 +253,11 @@ class Hub:
         self._turn()
 
     def _deliver(self) -> None:
+        if self._fanout is not None:
+            self._fanout.tell()
         kinds, self._kinds = self._kinds, {}
         uris, self._uris = self._uris, {}
-        told: dict[_Receiver, None] = {}
+        told: dict[Receiver, None] = {}
         for kind in kinds:
             method = KINDS[kind]
             for listen in self.listens:
@@ -290,18 +265,19 @@ class Hub:
                     listen.due[("list", kind)] = (method, b"")
                     told[listen] = None
             for session in list(self.server.sessions):
-                if session.ready:
+                if session.ready and not session.away:
                     receiver = self._receiver(session)
                     receiver.due[("list", kind)] = (method, b"")
                     told[receiver] = None
         for uri in uris:
             members = b'"uri":' + _encode(uri)
             for watcher in self._watchers.get(uri, ()):
-                watcher.due[("uri", uri)] = (_UPDATED, members)
-                told[watcher] = None
+                if not watcher.away:
+                    watcher.due[("uri", uri)] = (_UPDATED, members)
+                    told[watcher] = None
         self._flush(told)
 
-    def _flush(self, receivers: Iterable[_Receiver]) -> None:
+    def _flush(self, receivers: Iterable[Receiver]) -> None:
         """Has them send what is due, a part of them a turn: thousands of listeners must not hold the loop."""
         idle = not self._queue
         self._queue.update(dict.fromkeys(receivers))
@@ -324,7 +300,7 @@ class Hub:
 
     def _deliver_tasks(self) -> None:
         tasks, self._tasks = self._tasks, []
-        told: dict[_Receiver, None] = {}
+        told: dict[Receiver, None] = {}
         for task_id, params in tasks:
             members = params.strip()[1:-1].strip()
             for listen in list(self._task_watchers.get(task_id, ())):
@@ -333,10 +309,10 @@ class Hub:
                 told[listen] = None
         self._flush(told)
 
-    def _receiver(self, session: ServerSession) -> _SessionReceiver:
+    def _receiver(self, session: ServerSession) -> SessionReceiver:
         found = self._receivers.get(session)
         if found is None:
-            found = self._receivers[session] = _SessionReceiver(session)
+            found = self._receivers[session] = SessionReceiver(session)
         return found
 
     # --- era H --------------------------------------------------------------------------------------
@@ -378,16 +354,16 @@ class Hub:
     def _room_for(self, uri: str) -> bool:
         return self._followed + uri_bytes(uri) + _ENTRY <= self.server.limits.max_subscription_bytes
 
-    def _watch(self, uri: str, receiver: _Receiver) -> None:
+    def _watch(self, uri: str, receiver: Receiver) -> None:
         self._watchers.setdefault(uri, {})[receiver] = None
         self._followed += uri_bytes(uri) + _ENTRY
 
-    def _unwatch_uri(self, uri: str, receiver: _Receiver) -> None:
+    def _unwatch_uri(self, uri: str, receiver: Receiver) -> None:
         if self._unwatch(self._watchers, uri, receiver):
             self._followed -= uri_bytes(uri) + _ENTRY
 
     @staticmethod
-    def _unwatch(table: dict[str, dict[Any, None]], key: str, receiver: _Receiver) -> bool:
+    def _unwatch(table: dict[str, dict[Any, None]], key: str, receiver: Receiver) -> bool:
         """False when it was not there."""
         watchers = table.get(key)
         if watchers is None or receiver not in watchers:
