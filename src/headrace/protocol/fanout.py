@@ -36,7 +36,7 @@ class Fanout:
 
     def __init__(self, hub: Hub, backplane: Backplane) -> None:
         self._hub = hub
-        self._backplane = backplane
+        self.backplane = backplane
         self._kinds: dict[str, None] = {}
         self._uris: dict[str, None] = {}
         self._tasks: dict[str, None] = {}
@@ -87,12 +87,12 @@ class Fanout:
         size = 0
         for part in parts:
             if some and size + len(part) > _MESSAGE_BYTES:
-                self._backplane.tell_all(_KIND, *some)
+                self.backplane.tell_all(_KIND, *some)
                 some, size = [], 0
             some.append(part)
             size += len(part)
         if some:
-            self._backplane.tell_all(_KIND, *some)
+            self.backplane.tell_all(_KIND, *some)
 
     # --- from others --------------------------------------------------------------------------------
 

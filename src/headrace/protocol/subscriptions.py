@@ -87,7 +87,7 @@ class Hub:
         """Reads the state of a task as :meth:`task` takes it, wherever the task runs; None when there is none, OSError
         when it cannot be read now. Asked for tasks of other processes (tasks extension)."""
         self._fanout: Fanout | None = None
-        self._shares: Backplane | None = None
+        self._made: Fanout | None = None
         self._receivers: dict[ServerSession, SessionReceiver] = {}
         self._watchers: dict[str, dict[Receiver, None]] = {}
         self._task_watchers: dict[str, dict[Listen, None]] = {}
@@ -111,17 +111,17 @@ class Hub:
         self._woken = False
         self._wake = wake
 
-    def share(self, backplane: Backplane) -> None:
-        """Has changes told to all processes of ``backplane``, and theirs told here, until :meth:`stop`. Once for
-        each backplane; a hub has one at most."""
-        if self._shares is not backplane:
-            self._shares = backplane
-            self._fanout = Fanout(self, backplane)
+    def share(self, backplane: Backplane | None) -> None:
+        """Has changes told to all processes of ``backplane``, and theirs told here, from :meth:`start` to
+        :meth:`stop`; None: this process is alone."""
+        if backplane is not None and (self._made is None or self._made.backplane is not backplane):
+            self._made = Fanout(self, backplane)
+        self._fanout = None if backplane is None else self._made
 
     def stop(self) -> None:
         """The server has stopped: nobody listens any more."""
         self._wake = None
-        self._fanout = self._shares = None
+        self._fanout = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

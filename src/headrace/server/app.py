@@ -306,6 +306,7 @@ class Server(Registration):
         self._workers = WorkerPool(self.limits.worker_threads, f"{self.name}-worker")
         self._runtime = make_runtime(self.limits, self.log, self._workers)
         self.hub.start(self._runtime, asyncio.get_running_loop().call_soon_threadsafe)
+        self.hub.share(self.backplane)
         try:
             if self._lifespan is not None or self._tasks is not None:
                 self._span = Lifespan(self._life())

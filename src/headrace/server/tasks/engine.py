@@ -346,6 +346,11 @@ class TaskEngine:
         return accepted
 
     async def _tell_present(self, task_id: str) -> None:
+        params = await self.present(task_id)
+        if params is not None:
+            self.server.hub.task(task_id, params, everywhere=False)
+
+    async def present(self, task_id: str) -> bytes | None:
+        """The state of a task as listens are told of it; None when there is none. Raises OSError."""
         task = await self.store.get(task_id)
-        if task is not None:
-            self.server.hub.task(task_id, detail(task))
+        return detail(task) if task is not None else None

@@ -132,6 +132,7 @@ class TasksFeature:
         self.listing = listing
         self.engine = TaskEngine(server, MemoryTaskStore() if store is None else store, ttl, poll_interval)
         server.hub.task_filter = self._followed
+        server.hub.task_reader = self.engine.present
 
     def running(self) -> AbstractAsyncContextManager[None]:
         """Entered while the server runs."""
