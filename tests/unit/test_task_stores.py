@@ -1,4 +1,4 @@
-"""Stores of tasks: both kinds by the same rules, and what only the durable one can do."""
+"""Stores of tasks: all kinds by the same rules, and what only the one in a file can do."""
 
 import asyncio
 import os
@@ -13,16 +13,30 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from hosting.redis_local import LocalRedis
 
 import headrace
 from headrace import Limits, UsageError
 from headrace.protocol.tasks.states import Task, new_id
-from headrace.protocol.tasks.store import MemoryTaskStore, Signal, TasksFull
-from headrace.server.tasks.sqlite_store import ORPHANED, SqliteTaskStore
+from headrace.protocol.tasks.store import ORPHANED, MemoryTaskStore, Signal, TasksFull
+from headrace.server.tasks.sqlite_store import SqliteTaskStore
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(scope="module")
+def redis_url(tmp_path_factory):
+    redis = LocalRedis(tmp_path_factory.mktemp("redis"))
+    redis.start()
+    yield redis.url
+    redis.stop()
+
+
+@pytest.fixture(params=["memory", "sqlite", "redis"])
 def make(request, tmp_path):
+    if request.param == "redis":
+        url = request.getfixturevalue("redis_url")
+        from hosting.task_support import OwnRedisStore
+
+        return lambda: OwnRedisStore(url)
     return MemoryTaskStore if request.param == "memory" else lambda: SqliteTaskStore(tmp_path / "tasks.db")
 
 

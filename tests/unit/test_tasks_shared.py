@@ -1,11 +1,14 @@
-"""Tasks of two servers that share an SQLite file: what the client of one asks of a task that the other runs."""
+"""Tasks of two servers that share a store, an SQLite file or Redis: what the client of one asks of a task that the other
+runs."""
 
 import asyncio
 import json
+import secrets
 
 import msgspec
 import pytest
-from server_pipe import Pipe
+from hosting.redis_local import LocalRedis
+from server_pipe import META, Pipe
 
 from headrace import CannotAsk, ClientCapabilityMissing, ClientRefused, Context, Declined, InvalidAnswer, Server
 from headrace.server.tasks.remote import read_refusal, write_refusal
@@ -18,9 +21,30 @@ class Person(msgspec.Struct):
     name: str
 
 
-def make(path):
+@pytest.fixture(scope="module")
+def redis_url(tmp_path_factory):
+    redis = LocalRedis(tmp_path_factory.mktemp("redis"))
+    redis.start()
+    yield redis.url
+    redis.stop()
+
+
+@pytest.fixture(params=["sqlite", "redis"])
+def stores(request, tmp_path):
+    """Makes stores that share their tasks."""
+    if request.param == "sqlite":
+        return lambda: SqliteTaskStore(tmp_path / "t.db")
+    url = request.getfixturevalue("redis_url")
+    from headrace.hosting.backplane import MemoryHub
+    from hosting.task_support import OwnRedisStore
+
+    hub, prefix = MemoryHub(), f"t{secrets.token_hex(4)}"
+    return lambda: OwnRedisStore(url, hub, prefix)
+
+
+def make(store):
     app = Server("t", version="1")
-    app.tasks(store=SqliteTaskStore(path), poll_interval=0.01)
+    app.tasks(store=store, poll_interval=0.01)
 
     @app.tool(task="optional")
     async def greet(ctx: Context) -> str:
@@ -54,10 +78,10 @@ def answer(pipe, asked, **member):
 
 
 @pytest.fixture
-def two(run, tmp_path):
+def two(run, stores):
     def serve(body):
         async def main():
-            one, other = make(tmp_path / "t.db"), make(tmp_path / "t.db")
+            one, other = make(stores()), make(stores())
             async with one.running(), other.running():
                 pipes = Pipe(one), Pipe(other)
                 for pipe in pipes:
@@ -125,6 +149,87 @@ def test_tk04_a_client_that_cannot_be_asked_is_told_to_the_handler(two):
         assert "Ann, the client did not declare" in done["result"]["content"][0]["text"]
 
     two(body)
+
+
+TASKS = {**META, "io.modelcontextprotocol/clientCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}}
+
+
+def test_tk27_a_task_is_followed_where_it_does_not_run(two):
+    """Its present state, its questions and its end reach the listen; what the listen's client answers and cancels
+    reaches the task."""
+
+    async def body(one, other, task):
+        other.send("L", "subscriptions/listen", {"notifications": {"taskIds": [task, "unknown"]}}, meta=TASKS)
+        acknowledged = await among(other, lambda m: m.get("method") == "notifications/subscriptions/acknowledged")
+        assert acknowledged["params"]["notifications"] == {"taskIds": [task]}
+
+        async def told(wanted):
+            return (await among(other, lambda m: m.get("method") == "notifications/tasks" and wanted(m["params"])))["params"]
+
+        first = await told(lambda state: "input-1" in state.get("inputRequests", {}))
+        assert first["status"] == "input_required" and first["taskId"] == task
+        update = {"taskId": task, "inputResponses": {"input-1": ACCEPT, "unknown": ACCEPT}}
+        assert "error" not in await other.ask("u", "tasks/update", update, meta=TASKS)
+        await told(lambda state: "input-2" in state.get("inputRequests", {}))
+        assert "error" not in await other.ask("c", "tasks/cancel", {"taskId": task}, meta=TASKS)
+        assert (await told(lambda state: state["status"] == "cancelled"))["taskId"] == task
+
+    two(body)
+
+
+def test_tk25_a_cancel_elsewhere_stops_the_handler(run, stores):
+    ended = []
+
+    async def main():
+        apps = make(stores()), make(stores())
+        for app in apps:
+
+            @app.tool(task="optional")
+            async def work() -> str:
+                try:
+                    await asyncio.sleep(60)
+                finally:
+                    ended.append(True)
+                return "never"
+
+        async with apps[0].running(), apps[1].running():
+            one, other = Pipe(apps[0]), Pipe(apps[1])
+            task = (await one.call("work", meta=TASKS))["result"]["taskId"]
+            assert "error" not in await other.ask(1, "tasks/cancel", {"taskId": task}, meta=TASKS)
+            for _ in range(2000):
+                if ended:
+                    break
+                await asyncio.sleep(0.002)
+            found = await one.ask(2, "tasks/get", {"taskId": task}, meta=TASKS)
+            assert found["result"]["status"] == "cancelled"
+            one.mux.close()
+            other.mux.close()
+
+    run(main)
+    assert ended == [True]
+
+
+def test_tk05_tasks_of_all_processes_are_listed_everywhere(run, stores):
+    async def main():
+        apps = make(stores()), make(stores())
+        for app in apps:
+            app._tasks.listing = True
+            app.features_changed()
+        async with apps[0].running(), apps[1].running():
+            pipes = [Pipe(app) for app in apps]
+            made = []
+            for number in range(4):
+                pipe = pipes[number % 2]
+                if number < 2:
+                    pipe.handshake()
+                params = {"name": "greet", "arguments": {}, "task": {}}
+                made.append((await pipe.ask(number, "tools/call", params))["result"]["task"]["taskId"])
+            for pipe in pipes:
+                listed = (await pipe.ask("l", "tasks/list"))["result"]["tasks"]
+                assert [each["taskId"] for each in listed] == made
+                pipe.mux.close()
+
+    run(main)
 
 
 @pytest.mark.parametrize(

@@ -106,9 +106,11 @@ class Listen(Receiver):
         self._future: Any = None
 
     def open(self, accepted: dict[str, Any], future: Any) -> bool:
-        """Holds the request and acknowledges; False when the answer cannot be a stream."""
+        """Holds the request, unless ``future`` holds it already, and acknowledges; False when the answer cannot be a
+        stream."""
         self._future = future
-        self.exchange.hold(future)
+        if self.exchange.task is None:
+            self.exchange.hold(future)
         future.add_done_callback(self._over)
         return self.exchange.tell(_ACKNOWLEDGED, self._tagged(b'"notifications":' + _encode(accepted)))
 

@@ -22,6 +22,7 @@ from headrace.mux import Exchange, FunctionHandler, Handler
 from headrace.protocol.fanout import Fanout
 from headrace.protocol.receivers import Listen, Receiver, SessionReceiver
 from headrace.protocol.urls import uri_bytes
+from headrace.protocol.wanted import Wanted, read_wanted
 
 if TYPE_CHECKING:
     from headrace.limits import Limits
@@ -46,21 +47,6 @@ _ENTRY = 200  # bytes that a followed resource costs beside its URI
 _encode = msgspec.json.Encoder().encode
 
 
-class _Wanted(msgspec.Struct, rename="camel"):
-    tools_list_changed: bool | None = None
-    prompts_list_changed: bool | None = None
-    resources_list_changed: bool | None = None
-    resource_subscriptions: list[str] | None = None
-    task_ids: list[str] | None = None
-
-
-class _ListenParams(msgspec.Struct):
-    notifications: _Wanted
-
-
-_decode_listen = msgspec.json.Decoder(_ListenParams).decode
-
-
 class _Host(Protocol):
     """What the hub needs of its server."""
 
@@ -81,8 +67,10 @@ class Hub:
         self.server = server
         self.listens: dict[Listen, None] = {}
         """Open listens, oldest first."""
-        self.task_filter: Callable[[Exchange, list[str]], list[str]] | None = None
+        self.task_filter: Callable[[Exchange, list[str]], list[str] | Awaitable[list[str]]] | None = None
         """Which of the ``taskIds`` a listen asks for may be followed (tasks extension); None: no such filter."""
+        self.task_released: Callable[[str], None] | None = None
+        """Told of each task that nobody here follows any more (tasks extension)."""
         self.task_reader: Callable[[str], Awaitable[bytes | None]] | None = None
         """Reads the state of a task as :meth:`task` takes it, wherever the task runs; None when there is none, OSError
         when it cannot be read now. Asked for tasks of other processes (tasks extension)."""
@@ -384,21 +372,43 @@ class Hub:
         return {}
 
     def _listen(self, exchange: Exchange) -> None:
-        try:
-            wanted = _decode_listen(exchange.params or b"{}").notifications
-        except msgspec.ValidationError as exc:
-            raise RpcError(INVALID_PARAMS, f"subscriptions/listen: {exc}") from None
+        wanted = read_wanted(exchange.params)
         self._admit(exchange)
-        accepted, listen = self._accept(exchange, wanted)
+        tasks: list[str] | Awaitable[list[str]] = []
+        if wanted.task_ids and self.task_filter is not None:
+            tasks = self.task_filter(exchange, wanted.task_ids)
         exchange.release()
+        assert self._runtime is not None
+        future = self._runtime.create_future()
+        if isinstance(tasks, list):
+            self._begin(exchange, wanted, tasks, future)
+        else:
+            exchange.hold(future)
+            self._runtime.spawn(self._begin_later(exchange, wanted, tasks, future))
+
+    async def _begin_later(
+        self, exchange: Exchange, wanted: Wanted, finding: Awaitable[list[str]], future: Any
+    ) -> None:
+        """:meth:`_begin` once it is known which tasks may be followed."""
+        tasks: list[str] = []
+        try:
+            tasks = await finding
+            if not future.done():
+                self._admit(exchange)
+                return self._begin(exchange, wanted, tasks, future)
+        except Exception as exc:
+            exchange.answer_error(exc)
+            future.cancel()
+        self._released(tasks)  # it was given up meanwhile, or refused
+
+    def _begin(self, exchange: Exchange, wanted: Wanted, tasks: list[str], future: Any) -> None:
+        accepted, listen = self._accept(exchange, wanted, tasks)
         self.listens[listen] = None
         self._open[exchange.mux] = self._open.get(exchange.mux, 0) + 1
         for uri in listen.uris:
             self._watch(uri, listen)
         for task_id in listen.tasks:
             self._task_watchers.setdefault(task_id, {})[listen] = None
-        assert self._runtime is not None
-        future = self._runtime.create_future()
         if not listen.open(accepted, future):
             text = "subscriptions/listen is answered with an event stream, which this request does not accept"
             exchange.answer_error(RpcError(INVALID_REQUEST, text, http_status=406))
@@ -415,7 +425,7 @@ class Hub:
             text = f"too many subscriptions: at most {limits.max_listens} of one connection"
             raise RpcError(INTERNAL_ERROR, text, refusal="max_listens")
 
-    def _accept(self, exchange: Exchange, wanted: _Wanted) -> tuple[dict[str, Any], Listen]:
+    def _accept(self, exchange: Exchange, wanted: Wanted, tasks: list[str]) -> tuple[dict[str, Any], Listen]:
         """The accepted subset (SF-71) and the listen for it."""
         offered = self.server.capabilities(R5)
         accepted: dict[str, Any] = {}
@@ -427,11 +437,8 @@ class Hub:
         uris: list[str] = []
         if wanted.resource_subscriptions and offered.get("resources", {}).get("subscribe"):
             accepted["resourceSubscriptions"] = uris = self._admitted(wanted.resource_subscriptions)
-        tasks: list[str] = []
         if wanted.task_ids and self.task_filter is not None:
-            tasks = list(dict.fromkeys(self.task_filter(exchange, wanted.task_ids)))
-            del tasks[self.server.limits.max_subscriptions :]
-            accepted["taskIds"] = tasks
+            accepted["taskIds"] = tasks = list(dict.fromkeys(tasks))[: self.server.limits.max_subscriptions]
         return accepted, Listen(self, exchange, kinds, uris, tasks)
 
     def _admitted(self, wanted: list[str]) -> list[str]:
@@ -459,6 +466,13 @@ class Hub:
             self._unwatch_uri(uri, listen)
         for task_id in listen.tasks:
             self._unwatch(self._task_watchers, task_id, listen)
+        self._released(listen.tasks)
+
+    def _released(self, task_ids: Iterable[str]) -> None:
+        if self.task_released is not None:
+            for task_id in task_ids:
+                if task_id not in self._task_watchers:
+                    self.task_released(task_id)
 
     def end(self, gate: Any) -> None:
         """Ends the listens of one connection or listener, which closes (SF-74)."""

@@ -73,6 +73,12 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
         """When it may be deleted, or None."""
         return None if self.ttl is None else self.created + self.ttl / 1000
 
+    @property
+    def over(self) -> bool:
+        """Whether its time is over."""
+        expires = self.expires
+        return expires is not None and expires <= time.time()
+
     def changed(self, **fields: Any) -> Task:
         """The same task with other fields and ``updated`` set to now."""
         return msgspec.structs.replace(self, updated=time.time(), **fields)

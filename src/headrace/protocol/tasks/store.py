@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import abc
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.errors import OverloadedError
@@ -18,7 +18,10 @@ from headrace.protocol.tasks.states import Task
 if TYPE_CHECKING:
     from headrace.limits import Limits
 
-__all__ = ("MemoryTaskStore", "Signal", "TaskStore", "TasksFull")
+__all__ = ("ORPHANED", "MemoryTaskStore", "Signal", "TaskStore", "TasksFull")
+
+ORPHANED = "the server process that ran this task ended before the task did"
+"""``statusMessage`` of tasks whose process died."""
 
 
 class TasksFull(OverloadedError):
@@ -47,6 +50,12 @@ class TaskStore(abc.ABC):
 
     shared: bool = False
     """Whether other processes may see the same tasks: then :meth:`signals` is looked at."""
+    pushes: bool = False
+    """Whether it calls what :meth:`attach` was given as soon as there is something; a store that does not is
+    looked at now and then."""
+    forgets: bool = False
+    """Whether it may lose tasks that it had acknowledged, as when it comes back empty: those that run are kept in it
+    anew."""
     worker: str = ""
     """Name of this process, for :attr:`Task.worker`; set by :meth:`start`."""
 
@@ -95,8 +104,28 @@ class TaskStore(abc.ABC):
         return
 
     async def signals(self) -> list[Signal]:
-        """Takes the signals for tasks of this process, oldest first."""
+        """Takes the signals for tasks of this process, oldest first. One may come twice after a fault."""
         return []
+
+    def attach(
+        self, signalled: Callable[[], None], changed: Callable[[str], None], missed: Callable[[], None]
+    ) -> None:
+        """Before :meth:`start`: has ``signalled()`` called when there are signals, ``changed(task_id)`` when another
+        process has changed a task that is followed, and ``missed()`` when any of these may have been lost; on the
+        loop. Nothing to do where :attr:`pushes` is False."""
+        return
+
+    async def follow(self, task_id: str) -> Task | None:
+        """The task as :meth:`get` gives it; what other processes do to it from then on is told."""
+        return await self.get(task_id)
+
+    async def unfollow(self, task_id: str) -> None:
+        """Nobody here wants to know of the task any more."""
+        return
+
+    async def unfinished(self) -> list[str] | None:
+        """Ids of the tasks that the store takes for running in this process; None where it cannot be asked."""
+        return None
 
 
 class MemoryTaskStore(TaskStore):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -20,7 +20,7 @@ from headrace.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
 from headrace.mux import capture
 from headrace.protocol.tasks.states import FAILED, Task, detail, error_object, legacy_task, new_id, owner_key
 from headrace.protocol.tasks.store import Signal, TasksFull, TaskStore
-from headrace.server.tasks.remote import read_refusal
+from headrace.server.tasks.following import Following
 from headrace.server.tasks.run import Run, cancelled_fields
 
 if TYPE_CHECKING:
@@ -30,12 +30,11 @@ __all__ = ("TaskEngine",)
 
 _LAST_TURN = 0.1  # seconds for cancelled work of the store to end
 _SWEEP_EVERY = 15.0
-_SIGNALS_EVERY = 0.25
+_COMPLAINTS_EVERY = 5.0  # seconds between two lines of the log about a store that fails
 _STOPPED = "the server was stopped before the task was done"
 _STATUS = b"notifications/tasks/status"
 _MAX_ID = 256
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder().decode
 _T = TypeVar("_T")
 
 
@@ -52,13 +51,20 @@ class TaskEngine:
         self._held = 0  # bytes of the params of runs that are tasks
         self._owners: dict[str, str] = {}
         self._jobs: set[asyncio.Task[Any]] = set()
-        self._listener: asyncio.Task[None] | None = None
+        self.following = Following(self)
+        self.creating: set[str] = set()
+        """Tasks whose creation is under way."""
+        self.unkept = 0
+        """Bytes of results that the store could not take yet."""
+        self._quiet_until = 0.0
+        self._unsaid = 0
 
     # --- life ---------------------------------------------------------------------------------------
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Opens the store; in the end stops all tasks, which fail with a message that says so."""
+        self.following.attach()
         await self.store.start(self.server.limits)
         loop = asyncio.get_running_loop()
         sweeper = loop.create_task(self._sweep())
@@ -66,6 +72,7 @@ class TaskEngine:
             yield
         finally:
             sweeper.cancel()
+            self.following.stop()
             # A store that another process holds locked must not keep the server from ending.
             until = loop.time() + self.server.limits.drain_timeout
             try:
@@ -94,17 +101,29 @@ class TaskEngine:
             await asyncio.wait(left, timeout=_LAST_TURN)
         self._owners.clear()
 
-    def background(self, coro: Coroutine[Any, Any, Any]) -> None:
+    def background(self, coro: Coroutine[Any, Any, Any]) -> asyncio.Task[None]:
         """Runs ``coro`` beside everything else; a failure of the store is logged."""
         job = asyncio.get_running_loop().create_task(self._guarded(coro))
         self._jobs.add(job)
         job.add_done_callback(self._jobs.discard)
+        return job
 
     async def _guarded(self, coro: Coroutine[Any, Any, Any]) -> None:
         try:
             await coro
         except Exception as exc:
-            self.server.log.error("a task's state could not be kept: %s", exc)
+            self.complain("a task's state could not be kept", exc)
+
+    def complain(self, text: str, exc: Exception) -> None:
+        """One line of the log, once in a while: a store that is away makes everything fail."""
+        now = asyncio.get_running_loop().time()
+        if now < self._quiet_until:
+            self._unsaid += 1
+            return
+        self._quiet_until = now + _COMPLAINTS_EVERY
+        more = f" ({self._unsaid} more of these before)" if self._unsaid else ""
+        self._unsaid = 0
+        self.server.log.error("%s: %s%s", text, exc or type(exc).__name__, more)
 
     async def _sweep(self) -> None:
         while True:
@@ -118,6 +137,9 @@ class TaskEngine:
             expires = run.task.expires
             if expires is not None and expires <= now:
                 run.stop()
+        if self.store.pushes:
+            await self.following.take_signals()
+        await self.following.compare()
         for task_id in await self.store.sweep():
             self._owners.pop(task_id, None)
         for task_id in list(self._owners):
@@ -223,11 +245,14 @@ class TaskEngine:
             raise RpcError(INTERNAL_ERROR, text, http_status=503, refusal="max_task_params_bytes")
         self._held += size
         run.held = size
+        self.creating.add(run.task.id)
         try:
             await self._create(run)
         except BaseException:
             self.forget(run)
             raise
+        finally:
+            self.creating.discard(run.task.id)
 
     async def _create(self, run: Run) -> None:
         try:
@@ -238,17 +263,14 @@ class TaskEngine:
             self.background(self.store.delete(run.task.id))
             raise
         except OSError as exc:
-            self.server.log.error("a task could not be kept: %s", exc)
+            self.complain("a task could not be kept", exc)
             raise RpcError(INTERNAL_ERROR, "the task could not be kept", http_status=503) from None
 
     def _adopt(self, run: Run) -> None:
         run.is_task = True
         self.runs[run.task.id] = run
         self._owners[run.task.id] = run.task.owner
-        if self.store.shared and self._listener is None:
-            self._listener = asyncio.get_running_loop().create_task(self._listen())
-            self._jobs.add(self._listener)
-            self._listener.add_done_callback(self._jobs.discard)
+        self.following.look()
 
     def _ended(self, run: Run, future: asyncio.Future[Any]) -> None:
         """Done callback of the captured answer."""
@@ -268,30 +290,10 @@ class TaskEngine:
     def publish(self, run: Run) -> None:
         """Tells whoever follows the task of its state (TK-27, TK-03)."""
         task = run.task
-        self.server.hub.task(task.id, detail(task))
+        # A store that pushes has told those who follow it, no others.
+        self.server.hub.task(task.id, detail(task), everywhere=not self.store.pushes)
         if run.session is not None:
             run.session.announce(_STATUS, _encode(legacy_task(task)))
-
-    async def _listen(self) -> None:
-        """Carries what other processes have for the tasks of this one, as long as any runs."""
-        try:
-            while self.runs:
-                await asyncio.sleep(_SIGNALS_EVERY)
-                await self._guarded(self._take_signals())
-        finally:
-            self._listener = None
-
-    async def _take_signals(self) -> None:
-        for signal in await self.store.signals():
-            run = self.runs.get(signal.task_id)
-            if run is None:
-                continue
-            if signal.kind == "cancel":
-                self.background(run.finish(cancelled_fields()))
-            elif run.answer(
-                signal.key, read_refusal(signal.body) if signal.kind == "refused" else _decode(signal.body)
-            ):
-                self.background(run.sync())
 
     # --- asking for them ----------------------------------------------------------------------------
 
@@ -300,12 +302,17 @@ class TaskEngine:
         try:
             return await work
         except OSError as exc:
-            self.server.log.error("the task store failed: %s", exc)
+            self.complain("the task store failed", exc)
             raise RpcError(INTERNAL_ERROR, "the task store cannot be used now", http_status=503) from None
+
+    @staticmethod
+    def possible(task_id: str) -> bool:
+        """Whether it can be the id of a task."""
+        return len(task_id) <= _MAX_ID
 
     async def find(self, exchange: Exchange, task_id: str) -> Task:
         """A task of this caller. Raises -32602 for any other id (TK-05, TK-23, TK-31)."""
-        task = await self.reach(self.store.get(task_id)) if len(task_id) <= _MAX_ID else None
+        task = await self.reach(self.store.get(task_id)) if self.possible(task_id) else None
         if task is None or task.owner != owner_key(exchange.principal):
             raise RpcError(INVALID_PARAMS, "unknown task: there is none with this id, or its time is over")
         return task
@@ -320,7 +327,11 @@ class TaskEngine:
         if run is not None:
             for key, value in responses.items():
                 run.answer(key, value)
-            await self.reach(run.sync())
+            try:
+                await self.reach(run.sync())
+            except RpcError:
+                self.background(run.sync_patiently())  # the handler has the answers already
+                raise
         elif not task.terminal and self.store.shared:
             for key, value in responses.items():
                 if key in task.inputs:
@@ -330,17 +341,26 @@ class TaskEngine:
         """Ends a task as cancelled; None when it has ended already (TK-25, TK-03)."""
         run = self.runs.get(task.id)
         if run is not None:
-            ended = await self.reach(run.finish(cancelled_fields()))
+            ended = await self.reach(run.finish(cancelled_fields(), once=True))
             return ended if ended is not None and ended.payload is None else None
         changed = await self.reach(self.store.change(task.id, cancelled_fields()))
         if changed is not None and self.store.shared:
             await self.reach(self.store.post(Signal(task.id, "cancel", "", b"")))
         return changed
 
-    def followed(self, exchange: Exchange, task_ids: list[str]) -> list[str]:
-        """Those of the ids that this caller may follow on a listen; each is told its present state first."""
+    def followed(self, exchange: Exchange, task_ids: list[str]) -> list[str] | Awaitable[list[str]]:
+        """Those of the ids that this caller may follow on a listen; each is told its present state first. An awaitable
+        where the store must be asked for some."""
         owner = owner_key(exchange.principal)
+        if self.store.shared and not self._owners.keys() >= set(task_ids):
+            return self._followed_elsewhere(exchange, task_ids)
         accepted = [task_id for task_id in task_ids if self._owners.get(task_id) == owner]
+        for task_id in accepted:
+            self.background(self._tell_present(task_id))
+        return accepted
+
+    async def _followed_elsewhere(self, exchange: Exchange, task_ids: list[str]) -> list[str]:
+        accepted = await self.following.accept(exchange, task_ids[: self.server.limits.max_subscriptions])
         for task_id in accepted:
             self.background(self._tell_present(task_id))
         return accepted

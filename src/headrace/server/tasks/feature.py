@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -133,6 +133,7 @@ class TasksFeature:
         self.engine = TaskEngine(server, MemoryTaskStore() if store is None else store, ttl, poll_interval)
         server.hub.task_filter = self._followed
         server.hub.task_reader = self.engine.present
+        server.hub.task_released = self.engine.following.released
 
     def running(self) -> AbstractAsyncContextManager[None]:
         """Entered while the server runs."""
@@ -245,7 +246,7 @@ class TasksFeature:
         params = self._params(exchange, _TaskParams, method)
         return await self.engine.find(exchange, params.task_id)
 
-    def _followed(self, exchange: Exchange, task_ids: list[str]) -> list[str]:
+    def _followed(self, exchange: Exchange, task_ids: list[str]) -> list[str] | Awaitable[list[str]]:
         """Filter of the hub: ``taskIds`` of a listen (TK-26, TK-27, TK-31)."""
         if not _declared(exchange):
             raise _undeclared()

@@ -74,13 +74,13 @@ async def carry(exchange: Exchange, engine: TaskEngine, task: Task) -> Task | No
     jobs: dict[str, asyncio.Task[None]] = {}
     found: Task | None = task
     try:
-        while found is not None and not found.terminal:
-            for key in jobs.keys() - found.inputs.keys():
-                jobs.pop(key).cancel()
-            for key in found.inputs.keys() - jobs.keys():
-                jobs[key] = asyncio.get_running_loop().create_task(_put(exchange, engine, found, key))
-            await asyncio.sleep(engine.poll / 1000)
-            found = await engine.reach(engine.store.get(task.id))
+        async with engine.following.waiting(task) as news:
+            while found is not None and not found.terminal:
+                for key in jobs.keys() - found.inputs.keys():
+                    jobs.pop(key).cancel()
+                for key in found.inputs.keys() - jobs.keys():
+                    jobs[key] = asyncio.get_running_loop().create_task(_put(exchange, engine, found, key))
+                found = await news()
         return found
     finally:
         for job in jobs.values():

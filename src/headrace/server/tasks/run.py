@@ -27,7 +27,7 @@ from headrace.protocol.tasks.states import (
 from headrace.protocol.tasks.store import TasksFull
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from headrace.mux import Captured, Exchange
     from headrace.server.tasks.engine import TaskEngine
@@ -36,7 +36,8 @@ __all__ = ("Question", "Run", "cancelled_fields")
 
 _MESSAGE_EVERY = 0.5  # seconds between two writes of a status message
 _LONGEST_MESSAGE = 1_000
-_RETRIES = (0.1, 0.5, 2.0)  # pauses before a final state is written again after a fault of the store
+_RETRIES = (0.1, 0.5, 2.0, 5.0)  # pauses before something is written again after a fault of the store; the last repeats
+_LOST = "the task store cannot be used now"
 _encode = msgspec.json.Encoder().encode
 
 
@@ -103,6 +104,7 @@ class Run(Asker):
         self._message: str | None = None
         self._message_due: asyncio.TimerHandle | None = None
         self._lock = asyncio.Lock()
+        self._unkept = False
 
     @property
     def task_id(self) -> str:
@@ -149,10 +151,10 @@ class Run(Asker):
         if not self.asked.done():
             self.asked.set_result(None)
         try:
-            if self.is_task:
-                await self.sync()
             try:
                 async with asyncio.timeout(timeout):
+                    if self.is_task:
+                        await self.sync_patiently()
                     answer: dict[str, Any] = await question.future
             except TimeoutError as exc:
                 if isinstance(exc, RequestTimeout):
@@ -161,7 +163,7 @@ class Run(Asker):
             return answer
         finally:
             if self.questions.pop(key, None) is not None and self.is_task:
-                self.engine.background(self.sync())
+                self.engine.background(self.sync_patiently())
 
     def answer(self, key: str, value: Any) -> bool:
         """Answers a question with the client's result, or with the exception that it means."""
@@ -193,7 +195,9 @@ class Run(Asker):
     # --- the store ----------------------------------------------------------------------------------
 
     async def sync(self) -> None:
-        """Brings questions and message to the store, if they are not there already."""
+        """Brings questions and message to the store, if they are not there already. Raises OSError."""
+        if self._unkept:
+            return
         async with self._lock:
             if self.task.terminal or self.ended.done():
                 return
@@ -207,9 +211,8 @@ class Run(Asker):
                 self.task.message,
             ):
                 return
-            task = await self.engine.store.change(
-                self.task.id, {"status": status, "inputs": inputs, "message": self._message}
-            )
+            fields = {"status": status, "inputs": inputs, "message": self._message}
+            task = await self.engine.store.change(self.task.id, fields) or await self._again(fields)
             if task is None:
                 # Cancelled or deleted by somebody else.
                 self.stop()
@@ -217,46 +220,109 @@ class Run(Asker):
             self.task = task
         self.engine.publish(self)
 
-    async def finish(self, fields: dict[str, Any]) -> Task | None:
-        """Writes the final state, unless there is one; the handler is stopped if it still runs."""
+    async def sync_patiently(self) -> None:
+        """:meth:`sync`, as often as it takes."""
+        for pause in self._pauses():
+            try:
+                return await self.sync()
+            except OSError as exc:
+                self.engine.complain("a task's state could not be kept", exc)
+                await asyncio.sleep(pause)
+
+    def _pauses(self) -> Iterator[float]:
+        """Pauses between tries, until the time of the task is over."""
+        tries = 0
+        while tries == 0 or not self.task.over:
+            yield _RETRIES[min(tries, len(_RETRIES) - 1)]
+            tries += 1
+
+    async def _again(self, fields: dict[str, Any]) -> Task | None:
+        """Keeps the task anew, with these fields, in a store that has forgotten it; None where it has not."""
+        store = self.engine.store
+        if not store.forgets or self.task.over or await store.get(self.task.id) is not None:
+            return None
+        task = self.task.changed(**fields)
+        try:
+            await store.create(task)
+        except TasksFull as exc:
+            self.engine.complain("a task could not be kept anew", exc)
+            return None
+        return task
+
+    async def check(self) -> None:
+        """The store does not take this for a task that runs: it is kept anew, or has ended. Raises OSError."""
+        if self._unkept or self.ended.done():
+            return
+        async with self._lock:
+            if self.task.terminal or await self._again({}) is not None:
+                return
+            found = await self.engine.store.get(self.task.id)
+        if found is None or found.terminal:
+            await self.finish(cancelled_fields())  # which finds what it has ended with
+
+    async def finish(self, fields: dict[str, Any], *, once: bool = False) -> Task | None:
+        """Writes the final state, unless there is one; the handler is stopped if it still runs.
+
+        It is tried until the store has it. With ``once`` a fault of the store is raised (OSError), and nothing has
+        happened then.
+        """
+        if once and self._unkept:
+            raise OSError("the end of the task is not kept yet")
         try:
             async with self._lock:
-                task = await self._write({"inputs": {}, **fields})
-        except BaseException:
+                task = await self._write({"inputs": {}, **fields}, once)
+        except BaseException as exc:
+            if once and isinstance(exc, OSError):
+                raise
             if not self.ended.done():
                 self.ended.set_result(None)  # who waits learns nothing more here
+            self._over()
             raise
-        finally:
-            self.stop()
-            if self._message_due is not None:
-                self._message_due.cancel()
-                self._message_due = None
-            self.engine.forget(self)
+        self._over()
         try:
             if task is None:
                 # Somebody was faster: a cancel, or the end of its time.
                 task = await self.engine.store.get(self.task.id)
-            else:
-                self.task = task
-                self.engine.publish(self)
             if task is not None:
                 self.task = task
+                self.engine.publish(self)
         finally:
             if not self.ended.done():
                 self.ended.set_result(task)
         return task
 
-    async def _write(self, fields: dict[str, Any]) -> Task | None:
-        for pause in (*_RETRIES, None):
-            try:
-                return await self.engine.store.change(self.task.id, fields)
-            except TasksFull as exc:
-                self.engine.server.runtime.refused(exc.limit)
-                fields = _failure(RpcError(INTERNAL_ERROR, str(exc)))
-            except OSError:
-                if pause is None:
-                    raise
-                await asyncio.sleep(pause)
+    def _over(self) -> None:
+        self.stop()
+        if self._message_due is not None:
+            self._message_due.cancel()
+            self._message_due = None
+        self.engine.forget(self)
+
+    async def _write(self, fields: dict[str, Any], once: bool) -> Task | None:
+        size = 0
+        try:
+            for pause in self._pauses():
+                try:
+                    return await self.engine.store.change(self.task.id, fields) or await self._again(fields)
+                except TasksFull as exc:
+                    self.engine.server.runtime.refused(exc.limit)
+                    failed = {"inputs": {}, **_failure(RpcError(INTERNAL_ERROR, str(exc)))}
+                    # There may be no room for the error either; it needs none without its text.
+                    fields = {**failed, "payload": None} if fields["status"] == FAILED else failed
+                except OSError as exc:
+                    if once:
+                        raise
+                    self.engine.complain("a task's state could not be kept", exc)
+                    if not self._unkept:
+                        self._unkept = True
+                        size = len(fields.get("payload") or b"")
+                        self.engine.unkept += size
+                        if self.engine.unkept > self.engine.server.limits.max_task_bytes:
+                            fields = {"inputs": {}, **_failure(RpcError(INTERNAL_ERROR, _LOST))}
+                    await asyncio.sleep(pause)
+        finally:
+            self._unkept = False
+            self.engine.unkept -= size
         return None
 
     def stop(self) -> None:

@@ -26,15 +26,12 @@ import msgspec
 from headrace.errors import RpcError, UsageError
 from headrace.jsonrpc import INTERNAL_ERROR
 from headrace.protocol.tasks.states import FAILED, INPUT_REQUIRED, WORKING, Task, error_object
-from headrace.protocol.tasks.store import Signal, TasksFull, TaskStore
+from headrace.protocol.tasks.store import ORPHANED, Signal, TasksFull, TaskStore
 
 if TYPE_CHECKING:
     from headrace.limits import Limits
 
-__all__ = ("ORPHANED", "SqliteTaskStore")
-
-ORPHANED = "the server process that ran this task ended before the task did"
-"""``statusMessage`` of tasks whose process died."""
+__all__ = ("SqliteTaskStore",)
 
 _VERSION = 1
 _SCHEMA = """
