@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.errors import ConnectFailed, HeadraceError, LocalProtocolError, UsageError
 from headrace.jsonrpc import R3, R5
 from headrace.mux import Mux
+from headrace.mux.observer import joined
 from headrace.transports._link import LineLink
 from headrace.transports.runtime import make_runtime
 from headrace.transports.tap import tapped
@@ -101,7 +102,10 @@ class Target(ABC):
 
 def _mux(session: ClientSession, limits: Limits) -> Mux:
     session.max_batch = limits.max_batch
-    return Mux(make_runtime(limits, session.log), session, limits)
+    runtime = make_runtime(limits, session.log)
+    if session.observer is not None:
+        runtime.observer = joined(runtime.observer, session.observer)
+    return Mux(runtime, session, limits)
 
 
 class LineTarget(Target):

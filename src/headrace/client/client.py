@@ -15,10 +15,12 @@ from headrace.client.subscriptions import Subscriptions
 from headrace.client.tasks import TaskHandle, read_legacy_made
 from headrace.errors import ConnectionClosed, HeadraceError, LocalProtocolError, NotOffered, UsageError
 from headrace.jsonrpc import LOG_LEVEL, LOG_LEVELS, NAMED, R3
+from headrace.mux.observer import joined
 
 if TYPE_CHECKING:
     from headrace.client.channels import Channel
     from headrace.client.negotiation import Agreement
+    from headrace.mux import Observer
 
 __all__ = ("Client",)
 
@@ -46,6 +48,12 @@ class Client(Subscriptions):
 
             self._headers = ToolHeaders(self._log.warning)
             channel.session.watch.stale.append(self._headers.changed)
+
+    def observe(self, observer: Observer) -> None:
+        """Has ``observer`` told of every message of this connection from now on; ``connect(observer=...)`` does it
+        from the first one on."""
+        runtime = self._mux.runtime
+        runtime.observer = joined(runtime.observer, observer)
 
     # --- tools ---------------------------------------------------------------------------------------
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from headrace.client.cache import SharedCache
     from headrace.client.inputs import ElicitParams
     from headrace.client.middleware import ClientMiddleware
+    from headrace.mux import Observer
     from headrace.server.app import Server
     from headrace.transports.tap import Tap
     from headrace.types.v2026_07_28 import CreateMessageRequestParams, LoggingMessageNotificationParams
@@ -82,6 +83,7 @@ def connect(
     tasks: bool = False,
     ping_interval: float | None = None,
     retries: int = 0,
+    observer: Observer | None = None,
 ) -> AbstractAsyncContextManager[Client]:
     """Connects to a server: ``async with connect("http://127.0.0.1:8000/mcp") as client:``.
 
@@ -142,6 +144,8 @@ def connect(
         2026-07-28, which has no ping.
     :param retries: how often a request that failed on the way is repeated, where that does no harm
         (:mod:`headrace.client.retries`): of tools those with ``readOnlyHint`` or ``idempotentHint``.
+    :param observer: is told of every message both ways, see :class:`headrace.mux.Observer`; such as
+        :class:`headrace.hosting.tracing.Tracing`.
     :param transport: of an ``http://`` or ``https://`` URL: ``"http"`` for Streamable HTTP only, ``"sse"`` for
         the HTTP+SSE of 2024-11-05 only; found out by default (VN-48).
 
@@ -216,6 +220,7 @@ def connect(
         on_resource_updated,
         on_elicitation_complete,
         seconds(ping_interval, 0) or None,
+        observer,
     )
 
 
@@ -311,6 +316,7 @@ class _Connect:
         on_resource_updated: Callable[[str], Any] | None,
         on_elicitation_complete: Callable[[str], Any] | None,
         ping_interval: float | None,
+        observer: Observer | None,
     ) -> None:
         self._target = target
         self._options = options
@@ -322,6 +328,7 @@ class _Connect:
         self._on_resource_updated = on_resource_updated
         self._on_elicitation_complete = on_elicitation_complete
         self._ping_interval = ping_interval
+        self._observer = observer
         self._client: Client | None = None
 
     def __getattr__(self, name: str) -> Any:
@@ -369,6 +376,7 @@ class _Connect:
             self._options.inputs,
             self._on_elicitation_complete,
         )
+        session.observer = self._observer
         channel: Channel | None = None
         try:
             channel, agreement = await open_server(self._target, session, self._offer, self._limits, phase)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from headrace.client.channels import Channel
     from headrace.client.inputs import Inputs
     from headrace.client.negotiation import Phase
-    from headrace.mux import Sink
+    from headrace.mux import Observer, Sink
     from headrace.wire import Envelope
 
 __all__ = ("ClientSession",)
@@ -49,6 +49,8 @@ class ClientSession(Gate):
     """The gate of a client's mux. ``modern`` is set once the era is known."""
 
     answers_bad_input = False
+    observer: Observer | None = None
+    """Who is told of every message of the connection."""
 
     def __init__(
         self,

@@ -9,6 +9,7 @@ from headrace.mux._mux import (
     FunctionHandler,
     Handler,
     Mux,
+    Observed,
     PendingCall,
     RawResult,
     Revision,
@@ -20,6 +21,7 @@ from headrace.mux._mux import (
 )
 from headrace.mux.gate import Gate
 from headrace.mux.names import LSP, MCP, NO_NAMES, Names
+from headrace.mux.observer import Observer, Observers
 
 __all__ = (
     "LSP",
@@ -35,6 +37,9 @@ __all__ = (
     "Handler",
     "Mux",
     "Names",
+    "Observed",
+    "Observer",
+    "Observers",
     "PendingCall",
     "RawResult",
     "Revision",

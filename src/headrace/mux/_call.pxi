@@ -176,3 +176,29 @@ cdef int malformed_answer(Mux mux, const char *p, Py_ssize_t n, const hr_envelop
     if not mux.scoped:
         return mux.refuse(env, sink, INVALID_REQUEST, env.reason.decode(), 400)
     return sink.accepted()
+
+
+cdef int end_overdue(Mux mux) except -1:
+    """Ends the calls whose time is over, and arms the timer for the next ones."""
+    cdef double now = mux.runtime.time()
+    cdef double earliest = 0
+    cdef double soonest
+    cdef PendingCall call
+    cdef list overdue = []
+    for call in mux.pending.values():
+        if call.deadline == 0:
+            continue
+        if call.deadline <= now:
+            overdue.append(call)
+        elif earliest == 0 or call.deadline < earliest:
+            earliest = call.deadline
+    for call in overdue:
+        try:
+            mux.expire(call, now)
+        except Exception as exc:
+            mux.runtime.fault("an overdue call could not be given up", exc)
+    if earliest != 0 and not mux.closed:
+        # However the deadlines are spread, looking through the table stays a small part of the time.
+        soonest = now + 0.005 + 1e-6 * len(mux.pending)
+        mux.arm(earliest if earliest > soonest else soonest)
+    return 0

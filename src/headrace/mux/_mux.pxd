@@ -24,6 +24,7 @@ cdef class Runtime:
     cdef readonly object run_thread      # (function, *args) -> future
     cdef readonly object post            # (function, *args) from any thread -> called on the loop, in order
     cdef readonly object report          # (message, exception) -> None, for faults of our own
+    cdef public object observer          # is told of every message (see mux/observer.py), or None
     cdef readonly Py_ssize_t in_flight   # over all muxes of this runtime
     cdef Py_ssize_t max_in_flight
     cdef dict waiting                    # muxes with parked requests that the bound above holds, oldest first
@@ -239,6 +240,7 @@ cdef class Mux:
     cdef int request(self, const char *p, Py_ssize_t n, const hr_envelope *env, Sink sink, bint unparked) except -1
     cdef int response(self, const hr_envelope *env, Sink sink) except -1
     cdef int notification(self, const char *p, Py_ssize_t n, const hr_envelope *env, Sink sink) except -1
+    cdef int take_note(self, const char *p, Py_ssize_t n, const hr_envelope *env, Sink sink) except -1
     cdef int refuse(self, const hr_envelope *env, Sink sink, int code, str message, int status, str kind=*) except -1
     cdef int refuse_error(self, const hr_envelope *env, Sink sink, object error) except -1
     cdef int park(self, const char *p, Py_ssize_t n, const hr_envelope *env, Sink sink) except -1

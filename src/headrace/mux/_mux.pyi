@@ -6,11 +6,12 @@ from headrace.errors import RpcError
 from headrace.limits import Limits
 from headrace.mux.gate import Gate
 from headrace.mux.names import Names
+from headrace.mux.observer import Observer
 from headrace.wire import Envelope
 
 __all__ = (
-    "AnyMethod", "Captured", "Diverted", "Exchange", "FrameSink", "FunctionHandler", "Handler", "Mux", "PendingCall",
-    "RawResult", "Revision", "Runtime", "Sink", "Starter", "capture", "live_objects", "serve_batch",
+    "AnyMethod", "Captured", "Diverted", "Exchange", "FrameSink", "FunctionHandler", "Handler", "Mux", "Observed",
+    "PendingCall", "RawResult", "Revision", "Runtime", "Sink", "Starter", "capture", "live_objects", "serve_batch",
 )
 
 def live_objects() -> dict[str, int]: ...
@@ -30,6 +31,7 @@ class Runtime:
     run_thread: Callable[..., Any]
     post: Callable[..., Any]
     report: Callable[[str, BaseException], None]
+    observer: Observer | None
     @property
     def in_flight(self) -> int: ...
     @property
@@ -174,6 +176,25 @@ class Captured(Exchange):
         progress: bool = False,
     ) -> None: ...
     def __await__(self) -> Generator[Any, None, bytes | RpcError]: ...
+
+@final
+class Observed(Exchange):
+    @property
+    def what(self) -> str: ...
+    @property
+    def target(self) -> str | None: ...
+    @property
+    def said(self) -> bytes | None: ...
+    @property
+    def outcome(self) -> str | None: ...
+    @property
+    def error(self) -> RpcError | None: ...
+    @property
+    def cause(self) -> BaseException | None: ...
+    @property
+    def asked_bytes(self) -> int: ...
+    @property
+    def answer_bytes(self) -> int: ...
 
 class Diverted(Handler):
     @property

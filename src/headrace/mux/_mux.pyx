@@ -40,8 +40,8 @@ from headrace.wire._outbuf cimport Outbuf
 cimport cython
 
 __all__ = (
-    "AnyMethod", "Captured", "Diverted", "Exchange", "FrameSink", "FunctionHandler", "Handler", "Mux", "PendingCall",
-    "RawResult", "Revision", "Runtime", "Sink", "Starter", "capture", "live_objects", "serve_batch",
+    "AnyMethod", "Captured", "Diverted", "Exchange", "FrameSink", "FunctionHandler", "Handler", "Mux", "Observed",
+    "PendingCall", "RawResult", "Revision", "Runtime", "Sink", "Starter", "capture", "live_objects", "serve_batch",
 )
 
 cdef enum:
@@ -64,6 +64,7 @@ include "_sink.pxi"
 include "_capture.pxi"
 include "_runtime.pxi"
 include "_batch.pxi"
+include "_observed.pxi"
 
 
 cdef class Mux:
@@ -205,7 +206,10 @@ cdef class Mux:
 
     cdef int begin(self, Handler handler, Revision revision, const hr_envelope *env, Sink sink) except -1:
         """Runs the handler's first step. Whatever it does, the request is answered once."""
-        cdef Exchange ex = Exchange.__new__(Exchange)
+        cdef Exchange ex
+        if self.runtime.observer is not None:
+            return observe(self, handler, revision, env, sink)
+        ex = Exchange.__new__(Exchange)
         ex.mux = self
         ex.sink = sink
         ex.principal = sink.principal
@@ -257,6 +261,8 @@ cdef class Mux:
             self.gate.stray(None if env.kind == HR_RESULT else token_bytes(&env.error), sink)
             return sink.accepted()
         call = <PendingCall>found
+        if self.runtime.observer is not None:
+            observe_answer(self, call, env)
         if env.kind == HR_RESULT:
             call.resolve(&env.result)
         else:
@@ -267,6 +273,11 @@ cdef class Mux:
         return sink.accepted()
 
     cdef int notification(self, const char *p, Py_ssize_t n, const hr_envelope *env, Sink sink) except -1:
+        if self.runtime.observer is not None:
+            return observe_note(self, p, n, env, sink)
+        return self.take_note(p, n, env, sink)
+
+    cdef int take_note(self, const char *p, Py_ssize_t n, const hr_envelope *env, Sink sink) except -1:
         cdef object found
         cdef bint told = self.tees
         if self.words is not None:
@@ -300,6 +311,8 @@ cdef class Mux:
             self.gate.bad_input(error.code, error.message, sink)
         except Exception as exc:
             self.runtime.fault("the gate failed on bad input", exc)
+        if self.runtime.observer is not None:
+            observe_refusal(self, env, sink, error)
         if sink.closed or (env.kind != HR_REQUEST and not self.gate.answers_bad_input):
             return 0
         if env.id_usable:
@@ -450,6 +463,8 @@ cdef class Mux:
             call.key = call.id
             self.next_id += 1
         call.future = self.runtime.create_future()
+        if self.runtime.observer is not None:
+            params = observe_call(self, call, params, name)
         if timeout > 0 or latest > 0:
             now = self.runtime.time()
             call.timeout = timeout
@@ -504,28 +519,8 @@ cdef class Mux:
 
     def tick(self):
         """The one coarse timer: ends overdue calls and sleeps until the next deadline."""
-        cdef double now = self.runtime.time()
-        cdef double earliest = 0
-        cdef double soonest
-        cdef PendingCall call
-        cdef list overdue = []
         self.timer = None
-        for call in self.pending.values():
-            if call.deadline == 0:
-                continue
-            if call.deadline <= now:
-                overdue.append(call)
-            elif earliest == 0 or call.deadline < earliest:
-                earliest = call.deadline
-        for call in overdue:
-            try:
-                self.expire(call, now)
-            except Exception as exc:
-                self.runtime.fault("an overdue call could not be given up", exc)
-        if earliest != 0 and not self.closed:
-            # However the deadlines are spread, looking through the table stays a small part of the time.
-            soonest = now + 0.005 + 1e-6 * len(self.pending)
-            self.arm(earliest if earliest > soonest else soonest)
+        end_overdue(self)
 
     def expire(self, PendingCall call not None, double now):
         """Ends one overdue call (MX-13), unless it is spared."""

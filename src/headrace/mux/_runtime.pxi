@@ -21,7 +21,8 @@ cdef class Runtime:
     *args)` from any thread (runs on the loop, before the results of later thread calls), `report(message,
     exception)` for faults that no caller gets to see.
     `max_in_flight` bounds the requests being handled over all muxes that share this runtime; `max_unsent`
-    the output, in bytes, that the peers of all `links` have not taken. `clock()` gives seconds for stamps of
+    the output, in bytes, that the peers of all `links` have not taken. `observer`, where one is set, is told of every
+    message (:class:`headrace.mux.Observer`). `clock()` gives seconds for stamps of
     events, any clock that only counts up; the default is `time`.
     """
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from headrace.errors import UsageError
 from headrace.limits import DEFAULT, Limits
 from headrace.mux import Handler, Mux, Runtime
+from headrace.mux.observer import joined
 from headrace.protocol.session import ServerSession
 from headrace.protocol.subscriptions import Hub
 from headrace.protocol.tables import Features, Tables
@@ -28,7 +29,7 @@ from headrace.transports.shield import shielded
 from headrace.transports.workers import WorkerPool
 
 if TYPE_CHECKING:
-    from headrace.mux import Sink
+    from headrace.mux import Observer, Sink
     from headrace.protocol.backplane import Backplane
     from headrace.protocol.seal import Sealer
     from headrace.protocol.tasks.store import TaskStore
@@ -91,6 +92,7 @@ class Server(Registration):
         }
         self.info = {key: value for key, value in members.items() if value is not None}
         self._layers: list[Layer] = []
+        self._observers: list[Observer] = []
         self.sessions: set[ServerSession] = set()
         self.hub = Hub(self)
         """Who is told of changes; see :class:`headrace.protocol.subscriptions.Hub`."""
@@ -200,6 +202,13 @@ class Server(Registration):
             raise UsageError("call tasks() before the server runs when tools with task= come later")
         return self._offer_tasks(None, 3_600.0, 1.0, False)
 
+    def observe(self, observer: Observer) -> None:
+        """Has ``observer`` told of every request, answer and notification of this server, from now on; for what looks
+        at messages without changing them, as tracing and logs do. Costs nothing where nobody observes."""
+        self._observers.append(observer)
+        if self._runtime is not None:
+            self._runtime.observer = joined(self._runtime.observer, observer)
+
     # --- what the protocol layer asks ----------------------------------------------------------------
 
     def capabilities(self, revision: str) -> dict[str, Any]:
@@ -305,6 +314,8 @@ class Server(Registration):
             await self.backplane.start(self.limits, self.log)
         self._workers = WorkerPool(self.limits.worker_threads, f"{self.name}-worker")
         self._runtime = make_runtime(self.limits, self.log, self._workers)
+        for observer in self._observers:
+            self._runtime.observer = joined(self._runtime.observer, observer)
         self.hub.start(self._runtime, asyncio.get_running_loop().call_soon_threadsafe)
         self.hub.share(self.backplane)
         try:

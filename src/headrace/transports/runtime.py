@@ -5,16 +5,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from headrace.mux import Runtime
+from headrace.mux.observer import joined
 from headrace.transports._task import spawner
 
 if TYPE_CHECKING:
     from headrace.limits import Limits
+    from headrace.mux import Observer
     from headrace.transports.workers import WorkerPool
 
-__all__ = ("make_runtime",)
+__all__ = ("make_runtime", "observe_all")
+
+_everyone: list[Observer] = []
 
 
 def make_runtime(limits: Limits, log: logging.Logger, workers: WorkerPool | None = None) -> Runtime:
@@ -28,7 +33,7 @@ def make_runtime(limits: Limits, log: logging.Logger, workers: WorkerPool | None
     def report(message: str, exc: BaseException) -> None:
         log.error("%s", message, exc_info=exc)
 
-    return Runtime(
+    runtime = Runtime(
         create_future=loop.create_future,
         call_soon=loop.call_soon,
         call_at=loop.call_at,
@@ -41,3 +46,18 @@ def make_runtime(limits: Limits, log: logging.Logger, workers: WorkerPool | None
         max_in_flight=limits.max_in_flight_total,
         max_unsent=limits.max_unsent_bytes,
     )
+    for observer in _everyone:
+        runtime.observer = joined(runtime.observer, observer)
+    return runtime
+
+
+def observe_all(observer: Observer) -> Callable[[], None]:
+    """Has ``observer`` told of every message of all servers and clients of this process that start from now on, those
+    of other SDKs that are hosted here too. Gives a function that ends that for the ones that start later."""
+    _everyone.append(observer)
+
+    def end() -> None:
+        if observer in _everyone:
+            _everyone.remove(observer)
+
+    return end
