@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import threading
 from collections.abc import Coroutine
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headrace.jsonrpc import R4
@@ -72,10 +73,11 @@ class HandlerEnded(BaseException):
 class _Waiting:
     """One question of a thread: started on the loop, waited for in the thread."""
 
-    __slots__ = ("_coro", "_done", "_error", "_exchange", "_value")
+    __slots__ = ("_context", "_coro", "_done", "_error", "_exchange", "_value")
 
     def __init__(self, exchange: Exchange, coro: Coroutine[Any, Any, Any]) -> None:
         self._exchange = exchange
+        self._context = copy_context()
         self._coro: Coroutine[Any, Any, Any] | None = coro
         self._done = threading.Event()
         self._value: Any = None
@@ -92,7 +94,8 @@ class _Waiting:
             coro.close()
             self._finish(None, HandlerEnded())
             return
-        task = exchange.mux.runtime.spawn(coro)
+        # In the thread's context: the loop may run this in that of another thread.
+        task = self._context.run(exchange.mux.runtime.spawn, coro)
 
         def give_up(_: Any) -> None:
             task.cancel()
