@@ -33,6 +33,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Open connections of one listener. Beyond: 503, then close."""
     header_timeout: float = 10.0
     """From the first byte of a head to its end. Beyond: 408, then close."""
+    handshake_timeout: float = 10.0
+    """A new connection until it is HTTP: its PROXY header and its TLS handshake. Beyond: closed."""
     body_timeout: float = 30.0
     """Without any byte of a body that is due. Beyond: 408, then close."""
     body_total_timeout: float = 600.0

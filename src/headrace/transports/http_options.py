@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from headrace.protocol.event_store import EventStore
     from headrace.transports.asgi.host import Application
     from headrace.transports.http_auth import Authenticate
+    from headrace.transports.tls import Certificate
 
 __all__ = ("HttpOptions", "check_options", "trusted_of")
 
@@ -23,8 +24,8 @@ class HttpOptions(TypedDict, total=False):
 
     path: str
     """The endpoint, ``/mcp`` by default; everything else is 404, or for ``beside``."""
-    ssl: ssl_module.SSLContext | None
-    """A server context: HTTPS."""
+    ssl: ssl_module.SSLContext | Certificate | None
+    """HTTPS: a server context, or a :class:`headrace.transports.tls.Certificate`, which can be read anew."""
     allowed_hosts: Iterable[str] | None
     """Host names that requests may be for, see :class:`headrace.transports.guards.Guards`."""
     allowed_origins: Iterable[str] | None
@@ -57,6 +58,9 @@ class HttpOptions(TypedDict, total=False):
     beside: Application | None
     """An ASGI 3 application for all other paths (:mod:`headrace.transports.asgi.host`): Host is checked for it too,
     Origin is its own matter; its lifespan is that of the endpoint."""
+    proxy_protocol: bool
+    """Every connection begins with a header of the PROXY protocol, version 1 or 2, and is closed otherwise
+    (:mod:`headrace.transports.proxy_protocol`). For ports that only the balancer can reach."""
     forwarded_allow_ips: Iterable[str] | None
     """The proxies whose ``X-Forwarded-For`` and ``X-Forwarded-Proto`` are believed: addresses, networks, ``"unix"``,
     ``"*"``. None by default, see :mod:`headrace.transports.forwarded`."""

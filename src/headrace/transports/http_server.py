@@ -19,6 +19,7 @@ from headrace.protocol.http_sessions import SessionStore
 from headrace.transports._http_endpoint import Endpoint
 from headrace.transports._http_server import HttpLink
 from headrace.transports.address import HttpAddress, format_address, is_loopback
+from headrace.transports.arrivals import Arrivals, listening_sockets, several
 from headrace.transports.guards import Guards
 from headrace.transports.http_options import HttpOptions, check_options, trusted_of
 from headrace.transports.stream import remove_stale_socket
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     import ssl as ssl_module
 
     from headrace.transports.asgi.host import Guest
+    from headrace.transports.tls import Certificate
 
 __all__ = ("HttpListener", "bound_to", "listen", "open_endpoint", "place_of", "serve_http")
 
@@ -43,7 +45,8 @@ class HttpListener:
         self._path = path
         self._scheme = "https" if tls else "http"
         self._unix: str | None = None
-        self._listeners: list[asyncio.AbstractServer] = []
+        self._listeners: list[asyncio.AbstractServer | Arrivals] = []
+        self.arrivals: Arrivals | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._slow = False
         self._sweep_at = 0.0
@@ -75,13 +78,31 @@ class HttpListener:
             return 0
         return len(self.endpoint.sessions) + (len(legacy) if legacy is not None else 0)
 
-    def _listening(self, listener: asyncio.AbstractServer, unix: str | None) -> None:
+    def open_door(self, ssl: ssl_module.SSLContext | Certificate | None, proxy_protocol: bool) -> None:
+        """Has connections arrive by TLS, with a PROXY header, or both."""
+        endpoint = self.endpoint
+        limits = self._server.limits
+
+        def room() -> bool:
+            return bool(arrivals.pending + len(endpoint.links) < 2 * limits.max_connections)
+
+        self.arrivals = arrivals = Arrivals(
+            self.connect,
+            room=room,
+            runtime=endpoint.runtime,
+            limits=limits,
+            log=self._server.log,
+            tls=ssl,
+            proxy_protocol=proxy_protocol,
+        )
+
+    def _listening(self, listener: asyncio.AbstractServer | Arrivals, unix: str | None) -> None:
         self._listeners.append(listener)
         if unix is not None:
             self._unix = unix
             self._names = [f"unix:{unix}"]
         else:
-            self._names += [self._name(sock) for sock in listener.sockets]  # type: ignore[attr-defined]
+            self._names += [self._name(sock) for sock in listener.sockets]  # type: ignore[union-attr]
 
     def _name(self, sock: socket.socket) -> str:
         at = sock.getsockname()
@@ -137,6 +158,8 @@ class HttpListener:
         if self._unix is not None:
             with contextlib.suppress(OSError):
                 os.unlink(self._unix)
+        if self.arrivals is not None:
+            await self.arrivals.settled(0.0)
         empty = self._loop.create_future()
 
         def on_empty() -> None:
@@ -213,7 +236,15 @@ async def serve_http(
         endpoint.beside = guest.host
     listener = HttpListener(server, endpoint, options.get("path", "/mcp"), tls is not None, guest)
     await listen(
-        listener, host=host, port=port, unix=unix, sock=sock, ssl=tls, reuse_port=reuse_port, backlog=backlog
+        listener,
+        host=host,
+        port=port,
+        unix=unix,
+        sock=sock,
+        ssl=tls,
+        reuse_port=reuse_port,
+        backlog=backlog,
+        proxy_protocol=options.get("proxy_protocol", False),
     )
     return listener
 
@@ -225,11 +256,14 @@ async def listen(
     port: int | None,
     unix: str | None,
     sock: socket.socket | Sequence[socket.socket] | None,
-    ssl: ssl_module.SSLContext | None,
+    ssl: ssl_module.SSLContext | Certificate | None,
     reuse_port: bool,
     backlog: int,
+    proxy_protocol: bool = False,
 ) -> None:
     """Starts the application of ``listener``, if it has one, then accepts connections. Raises what hinders that."""
+    if ssl is not None or proxy_protocol:
+        listener.open_door(ssl, proxy_protocol)
     loop = asyncio.get_running_loop()
     guest = listener._guest
     if guest is not None:
@@ -237,20 +271,24 @@ async def listen(
     try:
         if unix is not None:
             remove_stale_socket(unix)
-            listener._listening(
-                await loop.create_unix_server(listener.connect, unix, ssl=ssl, backlog=backlog), unix
+        if listener.arrivals is not None:
+            listener.arrivals.listen(
+                await listening_sockets(host, port, unix, sock, reuse_port=reuse_port, backlog=backlog)
             )
+            listener._listening(listener.arrivals, unix)
+        elif unix is not None:
+            listener._listening(await loop.create_unix_server(listener.connect, unix, backlog=backlog), unix)
         elif sock is not None:
-            for each in _sockets(sock):
+            for each in several(sock):
                 # asyncio would remove the file of a unix socket that is not its own; libuv wants to be told.
                 of_unix = each.family == getattr(socket, "AF_UNIX", None) and not isinstance(
                     loop, asyncio.BaseEventLoop
                 )
                 create = loop.create_unix_server if of_unix else loop.create_server
-                listener._listening(await create(listener.connect, sock=each, ssl=ssl, backlog=backlog), None)
+                listener._listening(await create(listener.connect, sock=each, backlog=backlog), None)
         else:
             made = await loop.create_server(
-                listener.connect, host, port or 0, ssl=ssl, backlog=backlog, reuse_port=reuse_port or None
+                listener.connect, host, port or 0, backlog=backlog, reuse_port=reuse_port or None
             )
             listener._listening(made, None)
     except BaseException:
@@ -277,13 +315,9 @@ def bound_to(host: str | None, sock: socket.socket | Sequence[socket.socket] | N
     """The host that is listened on, None for a unix socket alone; of several the one that others reach."""
     if sock is None:
         return host
-    names = [each.getsockname() for each in _sockets(sock)]
+    names = [each.getsockname() for each in several(sock)]
     hosts = [name[0] for name in names if isinstance(name, tuple)]
     return next((each for each in hosts if not is_loopback(each)), hosts[0] if hosts else None)
-
-
-def _sockets(sock: socket.socket | Sequence[socket.socket]) -> Sequence[socket.socket]:
-    return [sock] if isinstance(sock, socket.socket) else sock
 
 
 def open_endpoint(server: Any, bind: str | None, options: HttpOptions) -> Endpoint:
