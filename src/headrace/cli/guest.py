@@ -20,6 +20,8 @@ __all__ = ("AsgiGuest", "Guest", "guest_of", "is_guest")
 
 _MILLISECONDS = ("headrace.integrations.mcp_sdk",)
 """Integrations whose ``retry_interval`` is their SDK's: in milliseconds."""
+_FRONT = ("ssl", "proxy_protocol", "forwarded_allow_ips", "forwarded_header")
+"""Options of an endpoint that are those of its listener: an ASGI application has them too."""
 
 
 def is_guest(obj: Any) -> bool:
@@ -106,7 +108,7 @@ class AsgiGuest:
             raise click.UsageError(f"{what}: --{other.replace('_', '-')} is for MCP servers")
 
     async def serve(
-        self, *, http: Any, on_ready: Callable[[list[str]], Any], allowed_hosts: list[str] | None = None, **_: Any
+        self, *, http: Any, on_ready: Callable[[list[str]], Any], allowed_hosts: list[str] | None = None, **options: Any
     ) -> None:
         """Hosts it until the task is cancelled."""
         from headrace.transports.address import http_address
@@ -114,7 +116,8 @@ class AsgiGuest:
         from headrace.transports.http_server import place_of
 
         place = place_of(http_address(http))
-        listener = await serve(self._app, **place, allowed_hosts=allowed_hosts, limits=self.limits)
+        front = {name: options[name] for name in _FRONT if name in options}
+        listener = await serve(self._app, **place, **front, allowed_hosts=allowed_hosts, limits=self.limits)
         try:
             on_ready([listener.url])
             await asyncio.get_running_loop().create_future()

@@ -245,7 +245,8 @@ async def _bound(host: str, port: int, *, reuse_port: bool, backlog: int) -> lis
                 sock.bind(address)
                 sock.listen(backlog)
             except OSError as exc:
-                raise OSError(exc.errno, f"{format_address(str(address[0]), int(address[1]))}: {exc.strerror}") from None
+                where = format_address(str(address[0]), int(address[1]))
+                raise OSError(exc.errno, f"{where}: {exc.strerror}") from None
     except BaseException:
         for sock in sockets:
             sock.close()

@@ -140,7 +140,7 @@ class Guards:
         allowed = "*" if self._any_cors else origin
         return (
             f"Access-Control-Allow-Origin: {allowed}\r\nVary: Origin\r\n"
-            "Access-Control-Expose-Headers: Mcp-Session-Id, WWW-Authenticate\r\n"
+            "Access-Control-Expose-Headers: Mcp-Session-Id, WWW-Authenticate, Retry-After\r\n"
         ).encode("latin-1")
 
     def preflight_fields(self, asked: bytes | None = None) -> bytes:

@@ -13,6 +13,7 @@ _MEANING = {
     "path": "path",
     "allow_host": "allowed_hosts",
     "allow_origin": "allowed_origins",
+    "cors": "cors_origins",
     "cors_origin": "cors_origins",
     "json_only": "json_only",
     "no_resume": "event_store",
@@ -23,6 +24,8 @@ _MEANING = {
     "beside": "beside",
 }
 """Name of an option: what it sets of :class:`headrace.transports.http_options.HttpOptions`."""
+
+_GUARDS = {name: meaning for name, meaning in _MEANING.items() if meaning.startswith(("allowed_", "cors_"))}
 
 
 class _Endpoint(Group):
@@ -36,8 +39,12 @@ class _Endpoint(Group):
         ),
         click.option("--allow-origin", metavar="ORIGIN", multiple=True, help="Web origins that may call. Repeatable."),
         click.option(
-            "--cors-origin", metavar="ORIGIN", multiple=True, help="Origins that get CORS headers. Repeatable."
+            "--cors",
+            metavar="ORIGIN",
+            multiple=True,
+            help="Web origins whose pages may call and read the answers, or * for all. Repeatable.",
         ),
+        click.option("--cors-origin", metavar="ORIGIN", multiple=True, hidden=True),
         click.option(
             "--json-only", is_flag=True, help="Answer requests over HTTP with JSON alone: no notes on the way."
         ),
@@ -66,6 +73,14 @@ class _Endpoint(Group):
         typed = [name for name in _MEANING if plan.typed(name)]
         if typed and not plan.options["http"]:
             raise plan.wrong(typed[0], "is for HTTP: say --http HOST:PORT as well")
+        from headrace.errors import UsageError
+        from headrace.transports.guards import Guards
+
+        for name in ("allow_host", "allow_origin", "cors", "cors_origin"):
+            try:
+                Guards(None, **{_GUARDS[name]: plan.options[name]})
+            except UsageError as exc:
+                raise plan.wrong(name, str(exc)) from None
 
     def prepare(self, plan: Plan) -> None:
         """A guest is asked whether it can have what was typed, and gets no HTTP option that was not: its own settings
@@ -80,8 +95,9 @@ class _Endpoint(Group):
             names = {name for name in names if plan.typed(name)}
             plan.server.check(options, names)
         values = {**options, "no_resume": not options["no_resume"]}
-        for name in ("allow_host", "allow_origin", "cors_origin"):
+        for name in ("allow_host", "allow_origin"):
             values[name] = list(options[name]) or None
+        values["cors"] = values["cors_origin"] = [*options["cors"], *options["cors_origin"]] or None
         plan.http.update({meaning: values[name] for name, meaning in _MEANING.items() if name in names})
 
 

@@ -11,7 +11,11 @@ __all__ = ("group",)
 
 class _Where(Group):
     options = (
-        click.option("--http", metavar="HOST:PORT", help="Serve Streamable HTTP; a bare PORT means 127.0.0.1."),
+        click.option(
+            "--http",
+            metavar="ADDRESS",
+            help="Serve Streamable HTTP on HOST:PORT; PORT: 127.0.0.1:PORT. Also unix:PATH, fd:N, fd:NAME, systemd.",
+        ),
         click.option("--unix", metavar="PATH", help="Serve line streams on a unix socket."),
         click.option("--tcp", metavar="HOST:PORT", help="Serve line streams on TCP."),
     )

@@ -16,6 +16,7 @@ from headrace.errors import HeadraceError, LocalProtocolError, UsageError
 from headrace.limits import DEFAULT, Limits
 from headrace.transports._http_asgi import AsgiHost
 from headrace.transports._http_endpoint import Endpoint
+from headrace.transports.forwarded import Trusted
 from headrace.transports.guards import Guards
 from headrace.transports.http_server import HttpListener, bound_to, listen
 from headrace.transports.runtime import make_runtime
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     import ssl as ssl_module
 
     from headrace.mux import Runtime
+    from headrace.transports.tls import Certificate
 
 __all__ = ("Application", "Guest", "serve")
 
@@ -166,7 +168,10 @@ async def serve(
     port: int | None = None,
     unix: str | None = None,
     sock: socket.socket | Sequence[socket.socket] | None = None,
-    ssl: ssl_module.SSLContext | None = None,
+    ssl: ssl_module.SSLContext | Certificate | None = None,
+    proxy_protocol: bool = False,
+    forwarded_allow_ips: Iterable[str] | None = None,
+    forwarded_header: str = "x-forwarded-for",
     root_path: str = "",
     allowed_hosts: Iterable[str] | None = None,
     limits: Limits = DEFAULT,
@@ -178,7 +183,9 @@ async def serve(
 
     :param host, port: address to listen on; port 0 picks a free one. Or ``unix``, a socket path, or ``sock``, a
         bound socket or several of them.
-    :param ssl: a server context: HTTPS.
+    :param ssl: a server context, or a :class:`headrace.transports.tls.Certificate`: HTTPS.
+    :param proxy_protocol, forwarded_allow_ips, forwarded_header: what stands in front, as in
+        :class:`headrace.transports.http_options.HttpOptions`.
     :param root_path: where the application is mounted, as a proxy in front of it has it: put before each path.
     :param allowed_hosts: host names that requests may be for; on loopback addresses the local names are always
         allowed and others only when given (DNS rebinding), see :class:`headrace.transports.guards.Guards`.
@@ -200,8 +207,18 @@ async def serve(
     guest = Guest(app, alone.runtime, log, root_path)
     endpoint = Endpoint(alone, guards=Guards(bound_to(host, sock), allowed_hosts=allowed_hosts), path=None)
     endpoint.beside = guest.host
+    if forwarded_allow_ips:
+        endpoint.trusted = Trusted(forwarded_allow_ips, forwarded_header)
     listener = HttpListener(alone, endpoint, "", ssl is not None, guest)
     await listen(
-        listener, host=host, port=port, unix=unix, sock=sock, ssl=ssl, reuse_port=reuse_port, backlog=backlog
+        listener,
+        host=host,
+        port=port,
+        unix=unix,
+        sock=sock,
+        ssl=ssl,
+        reuse_port=reuse_port,
+        backlog=backlog,
+        proxy_protocol=proxy_protocol,
     )
     return listener
