@@ -1,20 +1,53 @@
 """What holds of every backplane: messages, records, logs, groups, and who lives (issue item 5a, B96)."""
 
 import asyncio
+import secrets
 
 import pytest
 
-from headrace.hosting.backplane import MemoryBackplane, MemoryHub
+from headrace.hosting.backplane import MemoryBackplane, MemoryHub, RedisBackplane
 from hosting.backplane_support import Heard, until
+from hosting.redis_support import redis_cluster, redis_one, redis_sentinel, redis_server
+
+__all__ = ("redis_one",)
 
 
-@pytest.fixture(params=["memory"])
+@pytest.fixture(scope="module")
+def sentinel_url():
+    with redis_sentinel() as (url, *_):
+        yield url
+
+
+@pytest.fixture(scope="module")
+def cluster_url():
+    with redis_cluster() as (url, _):
+        yield url
+
+
+@pytest.fixture(scope="module")
+def tls_url():
+    with redis_server(tls=True, password="horse battery", keeps=False) as server:
+        yield server.url.replace(" ", "%20")
+
+
+@pytest.fixture(scope="module")
+def unix_url():
+    with redis_server(unix=True, keeps=False) as server:
+        yield server.url
+
+
+@pytest.fixture(params=["memory", "redis", "tls", "unix", "sentinel", "cluster"])
 def make(request):
     """Makes backplanes that share one hub."""
     if request.param == "memory":
         hub = MemoryHub()
         return lambda: MemoryBackplane(hub)
-    return request.getfixturevalue("make_" + request.param)
+    if request.param == "redis":
+        url = request.getfixturevalue("redis_one").url
+    else:
+        url = request.getfixturevalue(request.param + "_url")
+    prefix = secrets.token_hex(4)
+    return lambda: RedisBackplane(url, prefix=prefix)
 
 
 @pytest.fixture

@@ -4,5 +4,6 @@ The interface is :class:`headrace.protocol.backplane.Backplane`.
 """
 
 from headrace.hosting.backplane.memory import MemoryBackplane, MemoryHub
+from headrace.hosting.backplane.redis import RedisBackplane
 
-__all__ = ("MemoryBackplane", "MemoryHub")
+__all__ = ("MemoryBackplane", "MemoryHub", "RedisBackplane")
