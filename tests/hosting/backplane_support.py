@@ -11,8 +11,8 @@ LOG = logging.getLogger("test.backplane")
 async def until(true, seconds=10.0):
     """Waits until `true()` is true; fails when it does not become so."""
     for _ in range(int(seconds / 0.005)):
-        if (found := true()) is not None and found is not False:
-            return found
+        if true():
+            return
         await asyncio.sleep(0.005)
     raise AssertionError("it did not happen")
 
