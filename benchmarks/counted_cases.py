@@ -16,7 +16,19 @@ from typing import Any
 import msgspec
 from messages import INITIALIZE, INITIALIZED, call_body, http_request, modern_headers
 
-__all__ = ("CLIENT", "EVENTS", "PLAIN_HTTP", "PLAIN_LINES", "PLAIN_SESSION", "REFERENCE", "Case", "all_cases", "make_server")
+__all__ = (
+    "CLIENT",
+    "EVENTS",
+    "METERED_HTTP",
+    "METERED_LINES",
+    "PLAIN_HTTP",
+    "PLAIN_LINES",
+    "PLAIN_SESSION",
+    "REFERENCE",
+    "Case",
+    "all_cases",
+    "make_server",
+)
 
 TEXT = '{"text":"a text of ordinary length","n":5}'
 MESSAGE = call_body("echo", TEXT, modern=True)
@@ -24,6 +36,8 @@ PLAIN_HTTP = "http tools/call 2026-07-28"
 PLAIN_SESSION = "http tools/call 2025-11-25"
 PLAIN_LINES = "lines tools/call 2026-07-28"
 EVENTS = "http tools/call 2025-11-25, a progress note and the result as events"
+METERED_HTTP = f"{PLAIN_HTTP}, with metrics"
+METERED_LINES = f"{PLAIN_LINES}, with metrics"
 CLIENT = "client call_tool over memory, both sides"
 REFERENCE = "reference"
 
@@ -109,16 +123,20 @@ Case = Callable[[], object]
 async def all_cases(app: Any) -> AsyncIterator[dict[str, Case]]:
     """Name -> case, ready to run on the running loop."""
     from headrace import connect
+    from headrace.hosting.metrics import Metrics
     from headrace.transports.http_server import serve_http
 
     options: dict[str, Any] = {"host": "127.0.0.1", "port": 0, "allowed_hosts": ["127.0.0.1:8000"]}
-    async with app.running():
+    metered = make_server()
+    Metrics(metered)
+    async with app.running(), metered.running():
         site = {
             "plain": await serve_http(app, path="/mcp", **options),
             "sealed": await serve_http(app, sealed_sessions=True, **options),
             "stateless": await serve_http(app, stateless=True, **options),
         }
         cases = server_cases(app, {name: listener.endpoint for name, listener in site.items()})
+        cases |= metered_cases(metered, (await serve_http(metered, **options)).endpoint)
         async with connect(app) as client:
             arguments = {"text": "a text of ordinary length", "n": 5}
 
@@ -132,22 +150,45 @@ async def all_cases(app: Any) -> AsyncIterator[dict[str, Case]]:
             yield cases
 
 
-def server_cases(app: Any, site: Any) -> dict[str, Case]:
-    """The cases of the server alone."""
+def connected(endpoint: Any) -> tuple[Any, Transport]:
+    """A connection in memory: what takes its input, and where its output is."""
     from headrace.transports._http_server import HttpLink
+
+    link, transport = HttpLink(endpoint), Transport()
+    link.connection_made(transport)
+    return link.data_received, transport
+
+
+def lined(app: Any) -> tuple[Any, Transport]:
+    """The same of a line stream."""
     from headrace.transports._link import LineLink
 
+    _, mux = app.new_session()
+    transport = Transport()
+    link = LineLink(mux, app.limits)
+    link.connection_made(transport)
+    return link.data_received, transport
+
+
+def checked(feed: Any, transport: Transport, request: bytes, expected: bytes) -> Case:
+    feed(request)
+    assert expected in transport.out[-1], (request, transport.out)
+    return lambda: feed(request)
+
+
+def metered_cases(app: Any, endpoint: Any) -> dict[str, Case]:
+    """Calls of a server whose requests are counted (headrace.hosting.metrics)."""
+    modern = http_request(call_body("echo", TEXT, modern=True), modern_headers("tools/call", "echo"))
+    line = call_body("echo", TEXT, modern=True).encode() + b"\n"
+    return {
+        METERED_HTTP: checked(*connected(endpoint), modern, b"ordinary length"),
+        METERED_LINES: checked(*lined(app), line, b"ordinary length"),
+    }
+
+
+def server_cases(app: Any, site: Any) -> dict[str, Case]:
+    """The cases of the server alone."""
     cases: dict[str, Case] = {}
-
-    def http(endpoint: Any) -> tuple[Any, Transport]:
-        link, transport = HttpLink(endpoint), Transport()
-        link.connection_made(transport)
-        return link.data_received, transport
-
-    def checked(feed: Any, transport: Transport, request: bytes, expected: bytes) -> Case:
-        feed(request)
-        assert expected in transport.out[-1], (request, transport.out)
-        return lambda: feed(request)
 
     def start(version: str) -> bytes:
         return http_request(INITIALIZE.replace("2025-11-25", version), {})
@@ -161,14 +202,14 @@ def server_cases(app: Any, site: Any) -> dict[str, Case]:
     def fields(sid: bytes, version: str) -> dict[str, str]:
         return {"Mcp-Session-Id": sid.decode(), "MCP-Protocol-Version": version}
 
-    lines, transport = http(site["plain"])
+    lines, transport = connected(site["plain"])
     modern = http_request(call_body("echo", TEXT, modern=True), modern_headers("tools/call", "echo"))
     cases[PLAIN_HTTP] = checked(lines, transport, modern, b"ordinary length")
     list_body = call_body("echo", TEXT, modern=True).replace('"tools/call"', '"tools/list"')
     listing = http_request(list_body, modern_headers("tools/list"))
     cases["http tools/list of 100 tools 2026-07-28"] = checked(lines, transport, listing, b"tool_97")
     for name, version in (("plain", "2025-11-25"), ("sealed", "2025-11-25"), ("stateless", "2025-11-25")):
-        feed, transport = http(site[name])
+        feed, transport = connected(site[name])
         sid = begin(feed, transport, version)
         header = fields(sid, version) if sid else {"MCP-Protocol-Version": version}
         request = http_request(call_body("echo", TEXT, modern=False), header)
@@ -200,14 +241,11 @@ def server_cases(app: Any, site: Any) -> dict[str, Case]:
         return one
 
     for version in ("2024-11-05", "2025-11-25"):
-        cases[f"http session {version}: initialize, initialized, call, DELETE"] = session(*http(site["plain"]), version)
-    _, mux = app.new_session()
-    transport = Transport()
-    link = LineLink(mux, app.limits)
-    link.connection_made(transport)
+        cases[f"http session {version}: initialize, initialized, call, DELETE"] = session(*connected(site["plain"]), version)
+    feed, transport = lined(app)
     line = call_body("echo", TEXT, modern=True).encode() + b"\n"
-    cases[PLAIN_LINES] = checked(link.data_received, transport, line, b"ordinary length")
+    cases[PLAIN_LINES] = checked(feed, transport, line, b"ordinary length")
     cases["lines tools/list of 100 tools 2026-07-28"] = checked(
-        link.data_received, transport, list_body.encode() + b"\n", b"tool_97"
+        feed, transport, list_body.encode() + b"\n", b"tool_97"
     )
     return cases

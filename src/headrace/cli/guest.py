@@ -15,6 +15,7 @@ from headrace.limits import DEFAULT, Limits
 
 if TYPE_CHECKING:
     from headrace.integrations.hosts import Kind
+    from headrace.transports.health import Health
 
 __all__ = ("AsgiGuest", "Guest", "guest_of", "is_guest")
 
@@ -97,6 +98,10 @@ class AsgiGuest:
         """Replaces the bounds before it is served."""
         self.limits = limits
 
+    def put_behind(self, make: Callable[[Any], Any]) -> None:
+        """Serves what ``make(application)`` gives in its place."""
+        self._app = make(self._app)
+
     def check(self, options: dict[str, Any], typed: set[str]) -> None:
         """Raises click.UsageError for what is no matter of an ASGI application."""
         what = f"{self._called} is an ASGI application"
@@ -108,7 +113,13 @@ class AsgiGuest:
             raise click.UsageError(f"{what}: --{other.replace('_', '-')} is for MCP servers")
 
     async def serve(
-        self, *, http: Any, on_ready: Callable[[list[str]], Any], allowed_hosts: list[str] | None = None, **options: Any
+        self,
+        *,
+        http: Any,
+        on_ready: Callable[[list[str]], Any],
+        allowed_hosts: list[str] | None = None,
+        health: Health | None = None,
+        **options: Any,
     ) -> None:
         """Hosts it until the task is cancelled."""
         from headrace.transports.address import http_address
@@ -117,7 +128,9 @@ class AsgiGuest:
 
         place = place_of(http_address(http))
         front = {name: options[name] for name in _FRONT if name in options}
-        listener = await serve(self._app, **place, **front, allowed_hosts=allowed_hosts, limits=self.limits)
+        listener = await serve(
+            self._app, **place, **front, allowed_hosts=allowed_hosts, limits=self.limits, health=health
+        )
         try:
             on_ready([listener.url])
             await asyncio.get_running_loop().create_future()

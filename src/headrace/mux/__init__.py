@@ -1,6 +1,8 @@
 """The multiplexer (L4): JSON-RPC calls and requests over sinks, without any event loop."""
 
 from headrace.mux._mux import (
+    BUCKETS,
+    STATUSES,
     AnyMethod,
     Captured,
     Diverted,
@@ -8,6 +10,7 @@ from headrace.mux._mux import (
     FrameSink,
     FunctionHandler,
     Handler,
+    Meter,
     Mux,
     Observed,
     PendingCall,
@@ -24,9 +27,11 @@ from headrace.mux.names import LSP, MCP, NO_NAMES, Names
 from headrace.mux.observer import Observer, Observers
 
 __all__ = (
+    "BUCKETS",
     "LSP",
     "MCP",
     "NO_NAMES",
+    "STATUSES",
     "AnyMethod",
     "Captured",
     "Diverted",
@@ -35,6 +40,7 @@ __all__ = (
     "FunctionHandler",
     "Gate",
     "Handler",
+    "Meter",
     "Mux",
     "Names",
     "Observed",

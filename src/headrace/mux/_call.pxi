@@ -164,6 +164,24 @@ cdef object pop_chosen(Mux mux, const hr_envelope *env):
     return mux.pending.pop(key_of_text(id) if type(id) is str else id, None)
 
 
+cdef int unreadable(Mux mux, int rc, const hr_envelope *env, Sink sink) except -1:
+    """Input that is no message (JR-13)."""
+    cdef object call
+    cdef str reason
+    if rc == HR_TOO_DEEP:
+        reason = f"nested deeper than {mux.max_depth} levels"
+    else:
+        reason = "not UTF-8" if rc == HR_BAD_UTF8 else "not a JSON text"
+    if env.id_small and not env.method.n and not mux.gate.answers_bad_input:
+        # A client reads little else than answers: the call need not wait for its time limit.
+        call = mux.pending.get(env.id_int)
+        if call is not None and sink.admits(<PendingCall>call):
+            del mux.pending[env.id_int]
+            (<PendingCall>call).reject(RemoteProtocolError(f"the answer is {reason}"))
+            return sink.accepted()
+    return mux.refuse(env, sink, PARSE_ERROR, reason, 400, "max_depth" if rc == HR_TOO_DEEP else None)
+
+
 cdef int malformed_answer(Mux mux, const char *p, Py_ssize_t n, const hr_envelope *env, Sink sink) except -1:
     """It fails the call it names and is never answered itself (JR-08, B07)."""
     cdef object call = mux.pending.get(env.id_int) if env.id_small else None

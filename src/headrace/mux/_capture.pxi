@@ -149,6 +149,7 @@ cdef class Diverted(Handler):
         self.choose = choose
         self.urgent = handler.urgent
         self.cancellable = handler.cancellable
+        self.tool = handler.tool
 
     cdef int start(self, Exchange ex, const hr_envelope *env) except -1:
         ex.keep(env)

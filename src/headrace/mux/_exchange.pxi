@@ -14,6 +14,8 @@ cdef class Exchange:
         global live_exchanges
         if HR_DEBUG:
             live_exchanges -= 1
+        if self.series is not NULL:
+            Py_DECREF(<object>self.series)
 
     @property
     def request_id(self):
@@ -193,13 +195,13 @@ cdef class Exchange:
         # exchange comes too late already.
         self.state = ANSWERED
         if sink.closed:
-            return self.unlist()
+            return self.unheard()
         try:
             ready = self.handler.ready(self, result)
         except BaseException as exc:
             return self.unwritable(exc)
         if sink.closed:
-            return self.unlist()
+            return self.unheard()
         sink.open_response(self, 0, 0)
         out = sink.out
         fault = None
@@ -214,8 +216,16 @@ cdef class Exchange:
             fault = exc
         if fault is not None:
             return self.unwritable(fault)
+        if self.began:
+            self.mux.runtime.meter.answered(self, ready)
         self.unlist()
         return sink.close_response(self)
+
+    cdef int unheard(self) except -1:
+        """There is an answer, and nobody to take it."""
+        if self.began:
+            self.mux.runtime.meter.end(self, S_CANCELLED)
+        return self.unlist()
 
     cdef int unwritable(self, object exc) except -1:
         """The result has no JSON form; nothing of it was sent: one error takes its place (B86, B105)."""
@@ -254,6 +264,8 @@ cdef class Exchange:
         if self.state != RUNNING:
             return 0
         self.state = ANSWERED
+        if self.began:
+            self.mux.runtime.meter.failed(self, code_of(error))
         self.unlist()
         if error.refusal is not None:
             self.mux.runtime.refused(error.refusal)
@@ -284,6 +296,8 @@ cdef class Exchange:
         if self.state != RUNNING:
             return
         self.state = CANCELLED
+        if self.began:
+            self.mux.runtime.meter.end(self, S_CANCELLED)
         # The id is free again at once; the handler still counts until it has ended.
         self.unlist()
         self.stop_handler()
@@ -298,9 +312,21 @@ cdef class Exchange:
         if error is None or self.state != RUNNING:
             self.cancel()
             return 0
+        if self.began:
+            self.mux.runtime.meter.end(self, S_CANCELLED)
         self.fail_rpc(error)
         self.state = CANCELLED
         self.stop_handler()
+        return 0
+
+    cdef int count_in(self, Series series) except -1:
+        """Counts in `series` whatever the handler is; None: where the handler says."""
+        if self.series is not NULL:
+            Py_DECREF(<object>self.series)
+            self.series = NULL
+        if series is not None:
+            Py_INCREF(series)
+            self.series = <PyObject *>series
         return 0
 
     cdef int stop_handler(self) except -1:

@@ -14,6 +14,7 @@ cdef class Revision:
         self.version = name.encode()
         self.modern = modern
         self.structured = name >= "2025-06-18"
+        self.index = REVISION_NAMES.index(name) if name in REVISION_NAMES else HR_REVISIONS - 1
         self.requests = {} if requests is None else requests
         self.fallback = fallback
         self.tail = tail
@@ -101,6 +102,10 @@ cdef class Handler:
             # An empty object takes the tail without its leading comma.
             return out.put(PyBytes_AS_STRING(tail) + 1, PyBytes_GET_SIZE(tail) - 1)
         return out.put_bytes(tail)
+
+    cdef bint tells_failure(self, object ready) except -1:
+        """Whether what `ready` gave for a tools/call says that the tool failed (isError)."""
+        return says_error((<RawResult>ready).body if type(ready) is RawResult else <bytes?>ready)
 
     cdef object error_of(self, Exchange ex, object exc):
         """The answer to an exception of the handler: an RpcError, or a result object to send. This is

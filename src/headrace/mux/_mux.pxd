@@ -1,6 +1,52 @@
 # The multiplexer's C-level surface: what transports (sinks), the server and the client build on.
+from cpython.object cimport PyObject
+
 from headrace.wire._cjson cimport hr_envelope, hr_meta_memo, hr_token
 from headrace.wire._outbuf cimport Outbuf
+
+
+cdef extern from "hr_meter.h":
+    # Numbers of one method or tool under one revision, see _meter.pxi.
+    ctypedef struct hr_cell:
+        unsigned long long counts[4]
+        unsigned long long buckets[17]
+        unsigned long long total
+        unsigned long long told
+
+
+cdef class Series:
+    # The numbers of one method, or of one tool, by revision and status.
+    cdef unsigned long long owner        # number of the meter that they belong to
+    cdef readonly str method
+    cdef readonly str tool
+    cdef bint chooses                    # each request says whose numbers it counts in
+    cdef bint calls                      # results may say isError
+    cdef bint provisional                # of a name that was not answered to yet
+    cdef hr_cell cells[6]
+
+
+cdef class Meter:
+    # What counts and times the requests of a runtime.
+    cdef unsigned long long number
+    cdef readonly dict table             # (method, tool) -> Series
+    cdef readonly dict errors            # code -> how many were answered
+    cdef readonly object methods         # told apart wherever they come from
+    cdef public object knows             # (tool name) -> bool, or None
+    cdef Series last                     # chosen by the names of the request before
+    cdef bytes last_method, last_name
+
+    cdef Series entry(self, str method, str tool)
+    cdef Series prepare(self, Handler handler, str method)
+    cdef int begin(self, Exchange ex, Handler handler, const hr_envelope *env) except -1
+    cdef int choose(self, Exchange ex, Handler handler, const hr_envelope *env) except -1
+    cdef Series settled(self, Series series, int status)
+    cdef Series series_of(self, Exchange ex)
+    cdef int end(self, Exchange ex, int status) except -1
+    cdef int count(self, Exchange ex, Series series, int status) except -1
+    cdef int answered(self, Exchange ex, object ready) except -1
+    cdef int failed(self, Exchange ex, int code) except -1
+    cdef int erred(self, int code) except -1
+    cdef int refused(self, const hr_envelope *env, object error) except -1
 
 
 cdef class Starter:
@@ -32,6 +78,7 @@ cdef class Runtime:
     cdef Py_ssize_t max_unsent
     cdef long long unweighed             # bytes that may still leave before the links are weighed again
     cdef readonly dict refusals          # how often what was refused, by kind: see transports/refusals.py
+    cdef readonly Meter meter            # counts requests; or None
 
     cpdef int refused(self, str kind) except -1
     cdef int fault(self, str message, object exc) except -1
@@ -46,6 +93,7 @@ cdef class Revision:
     cdef readonly bytes version          # the name as a header value
     cdef readonly bint modern
     cdef readonly bint structured        # results may hold structuredContent (2025-06-18 and later)
+    cdef int index                       # of its numbers in a Series
     cdef readonly dict requests          # method (bytes) -> Handler
     cdef bytes tail                      # closes a result object: b'}' or b',"resultType":...}'
     cdef public Handler fallback         # serves every method that `requests` does not name, or None
@@ -75,11 +123,15 @@ cdef class Handler:
     cdef public bint cancellable
     cdef public str method               # the method it serves, where its requests may ask for input
     cdef public bint loose               # params and results may be any JSON, as in bare JSON-RPC
+    cdef public str tool                 # the tool that it is, or None
+    cdef public bint names               # it leaves requests to handlers that it finds by name
+    cdef Series series                   # where its requests are counted, once one was
     cdef int start(self, Exchange ex, const hr_envelope *env) except -1
     cdef int again(self, Exchange ex) except -1
     cdef object ready(self, Exchange ex, object result)
     cdef int write_result(self, Exchange ex, Outbuf out, object result) except -1
     cdef object error_of(self, Exchange ex, object exc)
+    cdef bint tells_failure(self, object ready) except -1
 
 
 cdef class FunctionHandler(Handler):
@@ -126,6 +178,8 @@ cdef class Exchange:
     cdef bint renewed                    # another future has taken the place of the one that is done
     cdef readonly bint resumed           # params brings answers or state of an earlier round (MX-32)
     cdef readonly bint tasked            # params asks for a task (TK-02)
+    cdef long long began                 # nanoseconds of a clock, or 0: it is not measured (any more)
+    cdef PyObject *series                # where it counts, if its handler does not say so (a reference), or NULL
     cdef object __weakref__
 
     cpdef int release(self) except -1
@@ -138,11 +192,13 @@ cdef class Exchange:
     cdef int fail(self, object exc) except -1
     cdef int fail_rpc(self, object error) except -1
     cdef int unwritable(self, object exc) except -1
+    cdef int unheard(self) except -1
     cdef int ended(self) except -1
     cdef int suspend(self) except -1
     cdef int unlist(self) except -1
     cdef int give_up(self, object code) except -1
     cdef int stop_handler(self) except -1
+    cdef int count_in(self, Series series) except -1
 
 
 cdef class PendingCall:
@@ -235,7 +291,6 @@ cdef class Mux:
 
     cdef int receive(self, const char *p, Py_ssize_t n, Sink sink) except -1
     cdef int dispatch(self, const char *p, Py_ssize_t n, const hr_envelope *env, Sink sink) except -1
-    cdef int unreadable(self, int rc, const hr_envelope *env, Sink sink) except -1
     cdef int begin(self, Handler handler, Revision revision, const hr_envelope *env, Sink sink) except -1
     cdef int request(self, const char *p, Py_ssize_t n, const hr_envelope *env, Sink sink, bint unparked) except -1
     cdef int response(self, const hr_envelope *env, Sink sink) except -1

@@ -1,5 +1,5 @@
 from asyncio import Future
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
 from typing import Any, final
 
 from headrace.errors import RpcError
@@ -10,12 +10,36 @@ from headrace.mux.observer import Observer
 from headrace.wire import Envelope
 
 __all__ = (
-    "AnyMethod", "Captured", "Diverted", "Exchange", "FrameSink", "FunctionHandler", "Handler", "Mux", "Observed",
-    "PendingCall", "RawResult", "Revision", "Runtime", "Sink", "Starter", "capture", "live_objects", "serve_batch",
+    "BUCKETS", "STATUSES", "AnyMethod", "Captured", "Diverted", "Exchange", "FrameSink", "FunctionHandler", "Handler",
+    "Meter", "Mux", "Observed", "PendingCall", "RawResult", "Revision", "Runtime", "Sink", "Starter", "capture",
+    "live_objects", "serve_batch",
 )
+
+BUCKETS: tuple[float, ...]
+STATUSES: tuple[str, ...]
 
 def live_objects() -> dict[str, int]: ...
 def serve_batch(mux: Mux, array: Envelope, sink: Sink, *, most: int, mixed: bool = True) -> None: ...
+
+class Series:
+    @property
+    def method(self) -> str: ...
+    @property
+    def tool(self) -> str: ...
+
+class Meter:
+    knows: Callable[[str], bool] | None
+    @property
+    def table(self) -> dict[tuple[str, str], Series]: ...
+    @property
+    def errors(self) -> dict[int, int]: ...
+    @property
+    def methods(self) -> Collection[str]: ...
+    def __init__(
+        self, methods: Collection[str] = frozenset(), knows: Callable[[str], bool] | None = None
+    ) -> None: ...
+    def attached(self, runtime: Runtime) -> None: ...
+    def requests(self, changed: bool = False) -> list[tuple[str, str, str, list[int], list[int], float]]: ...
 
 class Starter:
     @property
@@ -54,6 +78,9 @@ class Runtime:
     @property
     def refusals(self) -> dict[str, int]: ...
     def refused(self, kind: str) -> int: ...
+    @property
+    def meter(self) -> Meter | None: ...
+    def measure(self, meter: Meter) -> None: ...
     def weigh(self) -> None: ...
 
 class Revision:
@@ -87,6 +114,8 @@ class Handler:
     cancellable: bool
     method: str | None
     loose: bool
+    tool: str | None
+    names: bool
 
 class FunctionHandler(Handler):
     def __init__(

@@ -16,6 +16,8 @@ from types import CoroutineType
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.math cimport isfinite
 from libc.string cimport memchr, memcmp
 
@@ -40,8 +42,9 @@ from headrace.wire._outbuf cimport Outbuf
 cimport cython
 
 __all__ = (
-    "AnyMethod", "Captured", "Diverted", "Exchange", "FrameSink", "FunctionHandler", "Handler", "Mux", "Observed",
-    "PendingCall", "RawResult", "Revision", "Runtime", "Sink", "Starter", "capture", "live_objects", "serve_batch",
+    "BUCKETS", "STATUSES", "AnyMethod", "Captured", "Diverted", "Exchange", "FrameSink", "FunctionHandler", "Handler",
+    "Meter", "Mux", "Observed", "PendingCall", "RawResult", "Revision", "Runtime", "Sink", "Starter", "capture",
+    "live_objects", "serve_batch",
 )
 
 cdef enum:
@@ -63,6 +66,7 @@ include "_call.pxi"
 include "_sink.pxi"
 include "_capture.pxi"
 include "_runtime.pxi"
+include "_meter.pxi"
 include "_batch.pxi"
 include "_observed.pxi"
 
@@ -133,7 +137,7 @@ cdef class Mux:
             return self.request(p, n, &env, sink, False)
         try:
             if rc != HR_OK:
-                self.unreadable(rc, &env, sink)
+                unreadable(self, rc, &env, sink)
             else:
                 self.dispatch(p, n, &env, sink)
         except Exception as exc:
@@ -152,22 +156,6 @@ cdef class Mux:
         if not env.method.n and (env.result.n or env.error.n):
             return malformed_answer(self, p, n, env, sink)
         return self.refuse(env, sink, INVALID_REQUEST, env.reason.decode(), 400)
-
-    cdef int unreadable(self, int rc, const hr_envelope *env, Sink sink) except -1:
-        cdef object call
-        cdef str reason
-        if rc == HR_TOO_DEEP:
-            reason = f"nested deeper than {self.max_depth} levels"
-        else:
-            reason = "not UTF-8" if rc == HR_BAD_UTF8 else "not a JSON text"
-        if env.id_small and not env.method.n and not self.gate.answers_bad_input:
-            # A client reads little else than answers: the call need not wait for its time limit.
-            call = self.pending.get(env.id_int)
-            if call is not None and sink.admits(<PendingCall>call):
-                del self.pending[env.id_int]
-                (<PendingCall>call).reject(RemoteProtocolError(f"the answer is {reason}"))
-                return sink.accepted()
-        return self.refuse(env, sink, PARSE_ERROR, reason, 400, "max_depth" if rc == HR_TOO_DEEP else None)
 
     cdef int request(self, const char *p, Py_ssize_t n, const hr_envelope *env, Sink sink, bint unparked) except -1:
         cdef Revision revision
@@ -219,6 +207,8 @@ cdef class Mux:
         if env.progress_token.type == HR_T_STRING or env.progress_token.type == HR_T_INT:
             ex.token = PyBytes_FromStringAndSize(env.progress_token.p, env.progress_token.n)
             ex.progress_done = -1e308
+        if self.runtime.meter is not None:
+            self.runtime.meter.begin(ex, handler, env)
         ex.outer = self.starting
         self.starting = ex
         try:
@@ -307,6 +297,8 @@ cdef class Mux:
         """Answers without an exchange: bad input, or a request that was not started."""
         cdef bytes id = None
         self.runtime.refused(refusal_of(error))
+        if self.runtime.meter is not None:
+            self.runtime.meter.refused(env, error)
         try:
             self.gate.bad_input(error.code, error.message, sink)
         except Exception as exc:

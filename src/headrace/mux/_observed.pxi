@@ -45,7 +45,7 @@ cdef class Observed(Exchange):
             return 0
         if self.sink.closed:
             self.state = ANSWERED
-            self.unlist()
+            self.unheard()
             return self.over("cancelled")
         self.state = ANSWERED                # code of the application runs in here, see Exchange.finish
         try:
@@ -129,6 +129,8 @@ cdef int observe(Mux mux, Handler handler, Revision revision, const hr_envelope 
     if env.meta.type == HR_T_OBJECT:
         ex.said = PyBytes_FromStringAndSize(env.meta.p, env.meta.n)
     ex.asked_bytes = env.params.n
+    if mux.runtime.meter is not None:
+        mux.runtime.meter.begin(ex, handler, env)
     ex.outer = mux.starting
     mux.starting = ex
     try:

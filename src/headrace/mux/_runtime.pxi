@@ -83,6 +83,13 @@ cdef class Runtime:
             self.weigh()
         return 0
 
+    def measure(self, Meter meter not None):
+        """Counts requests in `meter` from now on. LocalProtocolError where another one does so already."""
+        if self.meter is not None and self.meter is not meter:
+            raise LocalProtocolError("this runtime is measured already")
+        self.meter = meter
+        meter.attached(self)
+
     def weigh(self):
         """Ends the connections that hold the most output until all of them hold no more than the bound."""
         cdef Py_ssize_t total = 0

@@ -139,6 +139,7 @@ cdef class ToolHandler(Handler):
                  int mode=MODE_ASYNC, bint keep_bytes=False, bint plain_text=True, promised=None, double timeout=0):
         self.name = name
         self.method = "tools/call"
+        self.tool = name
         self.function = function
         self.decode = decode
         self.repair = repair
@@ -322,6 +323,11 @@ cdef class ToolHandler(Handler):
                 out.put_bytes(data)
         return out.put_bytes(ex.revision.tail)
 
+    cdef bint tells_failure(self, object ready) except -1:
+        if type(ready) is ToolFailure:
+            return True
+        return (type(ready) is RawResult or type(ready) is bytes) and Handler.tells_failure(self, ready)
+
     cdef object error_of(self, Exchange ex, object exc):
         if isinstance(exc, ToolError):
             return ToolFailure(str(exc))
@@ -390,6 +396,7 @@ cdef class NamedHandler(Handler):
     def __init__(self, dict handlers not None, missing):
         self.handlers = handlers
         self.missing = missing
+        self.names = True
         self.last_name = b""
 
     def changed(self):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from headrace.errors import UsageError
 from headrace.limits import DEFAULT, Limits
-from headrace.mux import Handler, Mux, Runtime
+from headrace.mux import Handler, Meter, Mux, Runtime
 from headrace.mux.observer import joined
 from headrace.protocol.session import ServerSession
 from headrace.protocol.subscriptions import Hub
@@ -118,6 +118,8 @@ class Server(Registration):
         self.tools.tasks = self._tasks_offered
         self._tasks: TasksFeature | None = None
         self._runtime: Runtime | None = None
+        self.meter: Meter | None = None
+        """What counts its requests, see :mod:`headrace.hosting.metrics`; to be set before it runs."""
         self._workers: WorkerPool | None = None
         self._users = 0
         self._span: Lifespan | None = None
@@ -313,7 +315,7 @@ class Server(Registration):
         if self.backplane is not None:
             await self.backplane.start(self.limits, self.log)
         self._workers = WorkerPool(self.limits.worker_threads, f"{self.name}-worker")
-        self._runtime = make_runtime(self.limits, self.log, self._workers)
+        self._runtime = make_runtime(self.limits, self.log, self._workers, self.meter)
         for observer in self._observers:
             self._runtime.observer = joined(self._runtime.observer, observer)
         self.hub.start(self._runtime, asyncio.get_running_loop().call_soon_threadsafe)

@@ -33,6 +33,7 @@ cdef class RequestLink(Connection):
 
     cdef bint usual(self) noexcept
     cdef int check(self) except -1
+    cdef int show_health(self, bytes target) except -2
     cdef int check_content(self) except -1
     cdef bint for_legacy(self, bytes target) except -1
     cdef object principal(self)

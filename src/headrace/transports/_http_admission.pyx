@@ -104,6 +104,11 @@ cdef class RequestLink(Connection):
             # The authority of an absolute target replaces Host (RFC 9112 3.2.2).
             host, slash, target = target.partition(b"://")[2].partition(b"/")
             target = slash + target if slash else b"/"
+        if ep.health is not None and (h.method == HR_M_GET or h.method == HR_M_HEAD):
+            found = self.show_health(target)
+            if found >= 0:
+                self.remembered = same       # of posts to MCP
+                return found
         kept = self.host if same and host == self.host else ep.host_ok(host)
         if kept is not self.host:
             same = False
@@ -138,6 +143,19 @@ cdef class RequestLink(Connection):
         if h.method == HR_M_OPTIONS and self.extra is not None:
             return self.preflight(origin)
         return self.refuse(405, "this method is not allowed here", ALLOW_ALL)
+
+    cdef int show_health(self, bytes target) except -2:
+        """Answers the paths of headrace.transports.health, whatever the Host: orchestrators name an address, or
+        nothing that could be foreseen. As check(); -1: it is neither."""
+        cdef object page = self.endpoint.health.answer(target.partition(b"?")[0].decode("latin-1"))
+        if page is None:
+            return -1
+        self.before_refusal()
+        put_text(
+            self.endpoint, self.queue(), page[0], page[1], b"Cache-Control: no-store\r\n", not self.persist,
+            self.head.method == HR_M_HEAD)
+        self.answered_head()
+        return 0
 
     cdef bint for_legacy(self, bytes target) except -1:
         """The target names an endpoint of HTTP+SSE."""

@@ -47,6 +47,7 @@ cdef class Endpoint:
     cdef readonly object principal_of    # (header fields) -> whose request it is; None: it is not asked
     cdef readonly object authenticate    # (HttpRequest) -> coroutine of the same; None: it is not asked
     cdef bint tells_apart                # one of the two is there
+    cdef public object health            # transports.health.Health, or None: its paths are like others
     cdef public bint closing             # answers carry Connection: close
     cdef public object on_empty          # called when the last link is gone while closing
     cdef readonly set links

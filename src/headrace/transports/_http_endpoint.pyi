@@ -12,6 +12,7 @@ class Endpoint:
     guards: Any
     door: Any
     sessions: Any
+    health: Any
     closing: bool
     legacy: Any
     beside: Any

@@ -129,6 +129,11 @@ cdef class HttpLink(AppLink):
             self.go_on()
 
     @property
+    def streams(self):
+        """Whether an event stream is open on it."""
+        return self.current is not None and self.current.mode == MODE_STREAMING
+
+    @property
     def held_bytes(self):
         """Memory of buffers that this connection holds now."""
         return self.cap + self.body_cap + (self.out.cap if self.out is not None else 0)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Unpack
 
 from headrace.transports.address import http_address, parse_address
 from headrace.transports.framing import LINES, Framing, link_class
+from headrace.transports.health import Health, health_of
 from headrace.transports.http_options import HttpOptions, check_options
 from headrace.transports.run import run_until_stopped, start_made
 from headrace.transports.shield import shielded
@@ -16,9 +18,13 @@ from headrace.transports.shield import shielded
 if TYPE_CHECKING:
     from headrace.transports.stdio import StdioClaim
 
-__all__ = ("run", "run_serving", "serve")
+__all__ = ("hosted", "run", "run_serving", "serve")
 
 Address = str | int | tuple[str, int]
+
+hosted: contextvars.ContextVar[Callable[[Any], None] | None] = contextvars.ContextVar("headrace_hosted", default=None)
+"""Told of each server that :func:`serve` hosts in this context, before it runs: how what watches a process learns of
+the servers behind integrations."""
 
 
 async def serve(
@@ -48,10 +54,15 @@ async def serve(
     option, and what the server's lifespan raises, in each case before anything is served.
     """
     check_options(options)
+    health = health_of(options.get("health"))
+    if health is not None:
+        options["health"] = health
+    if (told := hosted.get()) is not None:
+        told(server)
     stdio = _wants_stdio(http=http, unix=unix, tcp=tcp, stdio=stdio)
     http_at = http_address(http) if http is not None else None
     tcp_at = parse_address(tcp) if tcp is not None else None
-    async with server.running(), _Listeners() as listeners:
+    async with server.running(), _Listeners(health) as listeners:
         addresses: list[str] = []
         if http_at is not None:
             from headrace.transports.http_server import place_of, serve_http
@@ -70,10 +81,12 @@ async def serve(
                 lines = await serve_lines(server, host=tcp_at[0], port=tcp_at[1], framing=framing)
                 listeners.add(lines)
                 addresses += lines.addresses
+        if health is not None:
+            health.started()
         if stdio:
             if on_ready is not None:
                 on_ready([*addresses, "stdio"])
-            await _serve_stdio(server, claimed, framing)
+            await _serve_stdio(server, claimed, framing, listeners.leave)
         else:
             if on_ready is not None:
                 on_ready(addresses)
@@ -83,8 +96,9 @@ async def serve(
 class _Listeners:
     """What was opened; in the end all of it stops at once and drains together."""
 
-    def __init__(self) -> None:
+    def __init__(self, health: Health | None) -> None:
         self._open: list[Any] = []
+        self._health = health
 
     def add(self, listener: Any) -> None:
         self._open.append(listener)
@@ -92,12 +106,20 @@ class _Listeners:
     async def __aenter__(self) -> _Listeners:
         return self
 
+    def leave(self) -> None:
+        """The end has begun."""
+        if self._health is not None:
+            self._health.draining()
+
     async def __aexit__(self, *_: object) -> None:
+        self.leave()
         with shielded():
             await asyncio.gather(*(listener.close() for listener in self._open))
 
 
-async def _serve_stdio(server: Any, claimed: StdioClaim | None, framing: Framing) -> None:
+async def _serve_stdio(
+    server: Any, claimed: StdioClaim | None, framing: Framing, leaving: Callable[[], None]
+) -> None:
     from headrace.transports.stdio import claim, open_stdio
 
     loop = asyncio.get_running_loop()
@@ -116,6 +138,7 @@ async def _serve_stdio(server: Any, claimed: StdioClaim | None, framing: Framing
             await ended
         except asyncio.CancelledError:
             # Stopped by a signal: what is in flight may still be answered, briefly (ST-21).
+            leaving()
             link.drain()
             with contextlib.suppress(asyncio.CancelledError), shielded():
                 await asyncio.wait([ended], timeout=server.limits.drain_timeout + 1)

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from headrace.errors import UsageError
 from headrace.transports.forwarded import Trusted
+from headrace.transports.health import PATHS
 
 if TYPE_CHECKING:
     import ssl as ssl_module
 
     from headrace.protocol.event_store import EventStore
     from headrace.transports.asgi.host import Application
+    from headrace.transports.health import Health
     from headrace.transports.http_auth import Authenticate
     from headrace.transports.tls import Certificate
 
@@ -61,6 +63,9 @@ class HttpOptions(TypedDict, total=False):
     proxy_protocol: bool
     """Every connection begins with a header of the PROXY protocol, version 1 or 2, and is closed otherwise
     (:mod:`headrace.transports.proxy_protocol`). For ports that only the balancer can reach."""
+    health: bool | Health
+    """Answer ``/healthz`` and ``/readyz``, whatever the Host: True, or a
+    :class:`headrace.transports.health.Health` that the program has its own say in. Off by default."""
     forwarded_allow_ips: Iterable[str] | None
     """The proxies whose ``X-Forwarded-For`` and ``X-Forwarded-Proto`` are believed: addresses, networks, ``"unix"``,
     ``"*"``. None by default, see :mod:`headrace.transports.forwarded`."""
@@ -83,6 +88,8 @@ def check_options(options: Mapping[str, Any]) -> None:
     path = options.get("path", "/mcp")
     if not path.startswith("/") or not path.isascii() or any(c in path for c in " ?#"):
         raise UsageError(f"path {path!r} must begin with a slash and hold no space, ? or #")
+    if options.get("health") and path.rstrip("/") in PATHS:
+        raise UsageError(f"path {path!r} is where health is asked for: choose another path, or health=False")
     if options.get("sealed_sessions") and options.get("stateless"):
         raise UsageError("sealed_sessions and stateless exclude each other: a stateless server has no sessions")
     if options.get("authenticate") is not None and options.get("principal_of") is not None:

@@ -21,6 +21,7 @@ from headrace.transports._http_server import HttpLink
 from headrace.transports.address import HttpAddress, format_address, is_loopback
 from headrace.transports.arrivals import Arrivals, listening_sockets, several
 from headrace.transports.guards import Guards
+from headrace.transports.health import health_of
 from headrace.transports.http_options import HttpOptions, check_options, trusted_of
 from headrace.transports.stream import remove_stale_socket
 
@@ -153,6 +154,8 @@ class HttpListener:
     async def _close(self) -> None:
         endpoint = self.endpoint
         endpoint.closing = True
+        if endpoint.health is not None:
+            endpoint.health.draining()
         for listener in self._listeners:
             listener.close()
         if self._unix is not None:
@@ -246,6 +249,8 @@ async def serve_http(
         backlog=backlog,
         proxy_protocol=options.get("proxy_protocol", False),
     )
+    if endpoint.health is not None:
+        endpoint.health.started()
     return listener
 
 
@@ -354,6 +359,9 @@ def open_endpoint(server: Any, bind: str | None, options: HttpOptions) -> Endpoi
         authenticate=options.get("authenticate"),
     )
     endpoint.trusted = trusted_of(options)
+    health = health_of(options.get("health"))
+    if health is not None and not (health.yields and options.get("beside") is not None):
+        endpoint.health = health
     if legacy_sse := options.get("legacy_sse"):
         from headrace.protocol.legacy_sessions import LegacySessions
 

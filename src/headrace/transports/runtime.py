@@ -14,7 +14,7 @@ from headrace.transports._task import spawner
 
 if TYPE_CHECKING:
     from headrace.limits import Limits
-    from headrace.mux import Observer
+    from headrace.mux import Meter, Observer
     from headrace.transports.workers import WorkerPool
 
 __all__ = ("make_runtime", "observe_all")
@@ -22,11 +22,13 @@ __all__ = ("make_runtime", "observe_all")
 _everyone: list[Observer] = []
 
 
-def make_runtime(limits: Limits, log: logging.Logger, workers: WorkerPool | None = None) -> Runtime:
+def make_runtime(
+    limits: Limits, log: logging.Logger, workers: WorkerPool | None = None, meter: Meter | None = None
+) -> Runtime:
     """A Runtime of the running loop.
 
     ``workers`` runs plain ``def`` handlers; without it none may be served (clients). Faults that no
-    caller sees go to ``log`` with their traceback.
+    caller sees go to ``log`` with their traceback. ``meter`` counts requests.
     """
     loop = asyncio.get_running_loop()
 
@@ -46,6 +48,8 @@ def make_runtime(limits: Limits, log: logging.Logger, workers: WorkerPool | None
         max_in_flight=limits.max_in_flight_total,
         max_unsent=limits.max_unsent_bytes,
     )
+    if meter is not None:
+        runtime.measure(meter)
     for observer in _everyone:
         runtime.observer = joined(runtime.observer, observer)
     return runtime

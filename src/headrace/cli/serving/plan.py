@@ -15,7 +15,9 @@ from click.core import ParameterSource
 
 if TYPE_CHECKING:
     from headrace.cli.guest import AsgiGuest, Guest
+    from headrace.hosting.metrics import Metrics
     from headrace.server.app import Server
+    from headrace.transports.health import Health
 
 __all__ = ("Group", "Plan")
 
@@ -30,6 +32,10 @@ class Plan:
         self.server: Server | Guest | AsgiGuest | None = None
         self.http: dict[str, Any] = {}
         """Options of the HTTP endpoint, see :class:`headrace.transports.http_options.HttpOptions`."""
+        self.health: Health | None = None
+        """Whether the server is ready, once the target is loaded."""
+        self.metrics: Metrics | None = None
+        """What counts in this process, where metrics are wanted."""
 
     @property
     def on_stdio(self) -> bool:

@@ -18,13 +18,15 @@ from headrace.transports._http_asgi import AsgiHost
 from headrace.transports._http_endpoint import Endpoint
 from headrace.transports.forwarded import Trusted
 from headrace.transports.guards import Guards
+from headrace.transports.hosting import hosted
 from headrace.transports.http_server import HttpListener, bound_to, listen
 from headrace.transports.runtime import make_runtime
 
 if TYPE_CHECKING:
     import ssl as ssl_module
 
-    from headrace.mux import Runtime
+    from headrace.mux import Meter, Runtime
+    from headrace.transports.health import Health
     from headrace.transports.tls import Certificate
 
 __all__ = ("Application", "Guest", "serve")
@@ -155,10 +157,14 @@ class Guest:
 class _Alone:
     """What an endpoint needs of a server, where there is no server."""
 
+    meter: Meter | None = None
+
     def __init__(self, limits: Limits, log: logging.Logger) -> None:
         self.limits = limits
         self.log = log
-        self.runtime = make_runtime(limits, log)
+        if (told := hosted.get()) is not None:
+            told(self)
+        self.runtime = make_runtime(limits, log, meter=self.meter)
 
 
 async def serve(
@@ -175,6 +181,7 @@ async def serve(
     root_path: str = "",
     allowed_hosts: Iterable[str] | None = None,
     limits: Limits = DEFAULT,
+    health: Health | None = None,
     log: logging.Logger | None = None,
     reuse_port: bool = False,
     backlog: int = 1024,
@@ -192,6 +199,8 @@ async def serve(
     :param limits: ``max_message_bytes`` bounds the body of a request (413), ``drain_timeout`` requests in flight
         at the end, then the application's own shutdown; heads, bodies, idle connections and peers that do not read
         are bounded as for MCP.
+    :param health: answers ``/healthz`` and ``/readyz`` in front of the application, unless it yields them; its state is
+        the caller's matter.
     :param log: faults of the application go there; ``headrace.asgi`` by default.
     :param reuse_port: SO_REUSEPORT, for several processes on one port.
     :param backlog: connections that wait to be accepted.
@@ -209,6 +218,8 @@ async def serve(
     endpoint.beside = guest.host
     if forwarded_allow_ips:
         endpoint.trusted = Trusted(forwarded_allow_ips, forwarded_header)
+    if health is not None and not health.yields:
+        endpoint.health = health
     listener = HttpListener(alone, endpoint, "", ssl is not None, guest)
     await listen(
         listener,

@@ -18,7 +18,7 @@ from headrace.transports.shield import shielded
 from headrace.transports.workers import WorkerPool
 
 if TYPE_CHECKING:
-    from headrace.mux import Exchange, Mux, Runtime, Sink
+    from headrace.mux import Exchange, Meter, Mux, Runtime, Sink
     from headrace.wire import Envelope
 
 __all__ = ("Handler", "Host", "Notified")
@@ -64,6 +64,8 @@ class Host(ABC):
         self.lifespan_state: Any = None
         self._lifespan = lifespan
         self._runtime: Runtime | None = None
+        self.meter: Meter | None = None
+        """What counts its requests, to be set before it runs."""
         self._workers: WorkerPool | None = None
         self._span: Lifespan | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -166,7 +168,7 @@ class Host(ABC):
 
     async def _start(self) -> None:
         self._workers = WorkerPool(self.limits.worker_threads, f"{self.name}-worker")
-        self._runtime = make_runtime(self.limits, self.log, self._workers)
+        self._runtime = make_runtime(self.limits, self.log, self._workers, self.meter)
         try:
             if self._lifespan is not None:
                 self._span = Lifespan(self._lifespan(self))

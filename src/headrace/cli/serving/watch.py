@@ -1,0 +1,143 @@
+"""Options of being seen from outside: whether the server is ready, and its metrics."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING
+
+import click
+
+from headrace.cli.app import Failure, complain
+from headrace.cli.serving.plan import Group, Plan
+
+if TYPE_CHECKING:
+    from headrace.hosting.metrics import Metrics, Totals
+    from headrace.transports.health import Health
+
+__all__ = ("group",)
+
+
+class _Watch(Group):
+    options = (
+        click.option(
+            "--metrics",
+            metavar="HOST:PORT|/PATH",
+            help="Metrics for Prometheus: on an address of their own (at /metrics), or at a path of --http.",
+        ),
+        click.option(
+            "--health/--no-health",
+            default=True,
+            show_default=True,
+            help="Answer /healthz and /readyz on --http (and on the address of --metrics).",
+        ),
+    )
+
+    def check(self, plan: Plan) -> None:
+        """Whether the metrics can be where they are wanted."""
+        where = plan.options["metrics"]
+        if where is None:
+            return
+        if where.startswith("/"):
+            if not plan.options["http"]:
+                raise plan.wrong("metrics", f"{where} is a path of HTTP: say --http HOST:PORT as well")
+            if not where.isascii() or any(c in where for c in " ?#") or where in (plan.options["path"], "/"):
+                raise plan.wrong("metrics", f"{where!r}: a path of its own, without a space, ? or #, is accepted")
+        else:
+            _address(plan, where)
+        from headrace.errors import UsageError
+        from headrace.hosting.metrics_page import require
+
+        try:
+            require()
+        except UsageError as exc:
+            raise Failure(f"--metrics: {exc}") from None
+
+    def prepare(self, plan: Plan) -> None:
+        """Puts health and a path of metrics beside the endpoint. An application that is served has its own paths
+        first, unless --health was typed."""
+        from headrace.transports.health import Health
+
+        plan.health = Health(yields=not plan.typed("health"))
+        if plan.options["http"] and plan.options["health"]:
+            plan.http["health"] = plan.health
+        where = plan.options["metrics"]
+        if where is None:
+            return
+        from headrace.cli.guest import AsgiGuest
+        from headrace.hosting.metrics import Metrics
+        from headrace.hosting.metrics_page import Page
+
+        metrics = plan.metrics = Metrics()
+        if not where.startswith("/"):
+            return
+        if isinstance(plan.server, AsgiGuest):
+            plan.server.put_behind(lambda app: Page(_alone(metrics), path=where, beside=app))
+        else:
+            plan.http["beside"] = Page(_alone(metrics), path=where, beside=plan.http.get("beside"))
+
+    def ready(self, plan: Plan, addresses: list[str]) -> None:
+        """From now on ``/readyz`` is 200."""
+        if plan.health is not None:
+            plan.health.started()
+
+    def stopping(self, plan: Plan) -> None:
+        """From now on it is 503."""
+        if plan.health is not None:
+            plan.health.draining()
+
+    @contextlib.asynccontextmanager
+    async def around(self, plan: Plan) -> AsyncIterator[None]:
+        """Counts, and shows what was counted until the very end of the server."""
+        if plan.metrics is None:
+            yield
+            return
+        where = plan.options["metrics"]
+        async with contextlib.AsyncExitStack() as stack:
+            if not where.startswith("/"):
+                health = plan.health if plan.options["health"] else None
+                await stack.enter_async_context(_served(where, _address(plan, where), _alone(plan.metrics), health))
+            stack.enter_context(plan.metrics.hosting())
+            yield
+
+
+def _alone(metrics: Metrics) -> Callable[[], Awaitable[Totals]]:
+    """Asks the one process that there is."""
+    from headrace.hosting.metrics import Totals
+
+    async def ask() -> Totals:
+        return Totals.alone(metrics.figures())
+
+    return ask
+
+
+def _address(plan: Plan, where: str) -> tuple[str, int]:
+    from headrace.errors import UsageError
+    from headrace.transports.address import parse_address
+
+    try:
+        return parse_address(where)
+    except UsageError:
+        raise plan.wrong("metrics", f"{where!r}: use HOST:PORT, a PORT on 127.0.0.1, or a /PATH of --http") from None
+
+
+@contextlib.asynccontextmanager
+async def _served(
+    where: str, address: tuple[str, int], ask: Callable[[], Awaitable[Totals]], health: Health | None
+) -> AsyncIterator[None]:
+    """The page of the metrics at an address of its own, and health beside it. Raises Failure where that is taken."""
+    from headrace.hosting.metrics_page import Page
+    from headrace.transports.asgi import serve
+
+    try:
+        listener = await serve(Page(ask, health=health), host=address[0], port=address[1])
+    except OSError as exc:
+        raise Failure(f"--metrics {where}: {exc.strerror or exc}") from exc
+    complain(f"metrics on {listener.url}/metrics")
+    try:
+        yield
+    finally:
+        await listener.close()
+
+
+group = _Watch()
