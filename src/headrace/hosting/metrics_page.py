@@ -185,7 +185,7 @@ def text_of(totals: Totals, accept: str = "") -> tuple[bytes, str]:
     from prometheus_client.exposition import choose_encoder
 
     encode, content_type = choose_encoder(accept)
-    return encode(_One(totals)), content_type  # type: ignore[arg-type]
+    return encode(_One(totals)), content_type
 
 
 Ask = Callable[[], Awaitable[Totals]]
