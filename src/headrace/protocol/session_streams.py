@@ -67,6 +67,8 @@ class StreamingSession(ServerSession):
     """The open GET streams."""
     waiting: dict[tuple[bytes, bytes | None], None] | None = None
     """Notifications for the next GET stream, in order; None while there never was one."""
+    shared: Any = None
+    """The SharedStreams that it belongs to, where other processes serve it as well."""
     awaited: list[Any] | None = None
     """Futures of those that wait for the next GET stream."""
 

@@ -44,6 +44,7 @@ cdef class RequestLink(Connection):
     cdef int open_app(self, bytes target, bytes host) except -1
     cdef int open_stream(self) except -1
     cdef int resume_stream(self, object session) except -1
+    cdef int open_shared(self, object session) except -1
     cdef int end_session(self) except -1
     cdef int check_legacy(self, bytes path, bytes query) except -2
     cdef int open_legacy(self) except -1

@@ -18,6 +18,7 @@ from headrace.mux._mux cimport Mux
 from headrace.transports._http_endpoint cimport Connection, Endpoint, put_rpc_error, put_text, span_is
 from headrace.transports._http_exchange cimport HttpExchange
 from headrace.transports._http_legacy cimport LegacyStream
+from headrace.transports._http_relay cimport RelayExchange
 from headrace.wire._cjson cimport HR_SCAN_LOOSE, hr_envelope, hr_envelope_scan
 from headrace.wire._chttp cimport *
 from headrace.wire._http1 cimport (
@@ -268,6 +269,8 @@ cdef class RequestLink(Connection):
         if hr_http1_request_body(h) != HR_BODY_NONE:
             self.persist = False
             return self.refuse(400, "a GET request has no body here")
+        if session.shared is not None:
+            return self.open_shared(session)
         if known_bytes(h, HR_H_LAST_EVENT_ID):
             return self.resume_stream(session)
         exchange = self.fresh_exchange()
@@ -299,6 +302,15 @@ cdef class RequestLink(Connection):
         exchange.start_stream(found.stream, found.events)
         session.stream_opened(exchange)
         return 0
+
+    cdef int open_shared(self, object session) except -1:
+        """The same of a session that other processes serve as well: what there is to open takes its time."""
+        cdef RelayExchange exchange = RelayExchange.__new__(RelayExchange)
+        cdef object last = None
+        if self.head.seen >> HR_H_LAST_EVENT_ID & 1:
+            last = known_joined(&self.head, HR_H_LAST_EVENT_ID, b"last-event-id").decode("latin-1") or None
+        self.streaming(exchange)
+        return exchange.begin(self, session, last, self.extra)
 
     cdef int end_session(self) except -1:
         """DELETE (HO-33, B64)."""

@@ -49,7 +49,8 @@ cdef class HttpExchange(Sink):
     cdef int start_stream(self, object name, list events) except -1
     cdef int replay_only(self, list events) except -1
     cdef int attach(self, Connection link, bytes extra, list events) except -1
-    cdef int part(self) except -1
+    cpdef int part(self) except -1
+    cpdef bint carry(self, bytes frame) except? False
     cdef int unlink(self) except -1
     cdef int end(self) except -1
     cpdef int end_stream(self) except -1

@@ -498,7 +498,7 @@ cdef class HttpExchange(Sink):
         self.put_events(events)
         return self.comment()
 
-    cdef int part(self) except -1:
+    cpdef int part(self) except -1:
         """Takes the stream off its connection, which ends its answer whole; the request goes on."""
         cdef Connection link = self.link
         if link is None:
@@ -533,6 +533,14 @@ cdef class HttpExchange(Sink):
         retry_ms = self.session.retry_ms if retry is None else int(retry * 1000)
         self.prime(retry_ms if retry_ms >= 0 else DEFAULT_RETRY)
         self.part()
+        return True
+
+    cpdef bint carry(self, bytes frame) except? False:
+        """Sends a message that was made elsewhere, in one line. False when it cannot be carried."""
+        if not self.open_message(None):
+            return False
+        self.out.put_bytes(frame)
+        self.close_message(None)
         return True
 
     cpdef int end_stream(self) except -1:

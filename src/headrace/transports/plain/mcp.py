@@ -51,6 +51,9 @@ class _NoListens:
     def __init__(self, host: McpHost) -> None:
         self._host = host
 
+    def assume_changed(self, session: Any) -> None:
+        """What the handler's lists are is not known here."""
+
     def end(self, gate: Any) -> None:
         if self._host.on_ending is not None:
             self._host.on_ending(gate)

@@ -1,0 +1,460 @@
+"""The streams of sessions that several processes serve: who tells the client, and resumption anywhere (HO-10..HO-23).
+
+Strategy: one process owns what a session's client is told beside its requests: the one on which it opened its GET
+stream last, and before that the one that began the session. It is known to all (a part of the session's record, and
+told when it changes), so a change that every process hears of is told by the owner alone, notes that wait for a
+stream wait there, and what another process has to say to the client it gives to the owner. Ownership moves with the
+stream: the next owner asks the former one to let go, which hands over what waited. Where that one is dead, nobody
+knows what was missed, so everything that the client follows counts as changed.
+
+A claim is a number that grows with each owner; of two claims the higher one holds, of equal ones that of the
+greater name. What clients resume is read from logs: :mod:`headrace.protocol.shared_events`, ``shared_replay``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from headrace.errors import ConnectionClosed, RpcError
+from headrace.jsonrpc import INVALID_REQUEST
+from headrace.mux import FrameSink
+from headrace.protocol.backplane import BackplaneLost
+from headrace.protocol.session_streams import Resumed, StreamingSession
+from headrace.protocol.shared_events import EventId, Ledger, SharedEventStore, tag_of
+from headrace.protocol.shared_replay import DEAD, DONE, RUNNING, SILENT, Follower, read_log
+from headrace.protocol.shared_wire import Wire
+from headrace.protocol.stream_sharing import Opened, StreamSharing
+
+if TYPE_CHECKING:
+
+    from headrace.limits import Limits
+    from headrace.mux import Runtime
+    from headrace.protocol.backplane import Backplane
+
+__all__ = ("OWNER_PART", "SharedStreams")
+
+OWNER_PART = "owner"
+"""Name of the part of a session's record that names its owner."""
+
+_OWN = b"own"
+_RELEASE = b"release"
+_RELEASED = b"released"
+_HANDED = b"1"  # ... with all that waited
+_NOTE = b"note"
+_SEND = b"send"
+_UNSENT = b"unsent"
+_FOLLOW = b"follow"
+_UNFOLLOW = b"unfollow"
+_POKE = b"poke"
+_MOVED = b"moved"
+
+_encode = msgspec.json.Encoder().encode
+_decode_id = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class SharedStreams:
+    """What one process knows of the streams of the sessions that it shares with others; one for each endpoint, or
+    for all. ``make_store`` makes the event stores: see StreamSettings."""
+
+    def __init__(self, backplane: Backplane, runtime: Runtime, limits: Limits) -> None:
+        self.backplane = backplane
+        self.runtime = runtime
+        self.ledger = Ledger(backplane, runtime, limits)
+        self.sessions: dict[str, StreamSharing] = {}
+        """Those that this process knows, by tag."""
+        self._followers: dict[bytes, Follower] = {}
+        self._due: set[bytes] = set()
+        """Followers that are poked at the end of this turn of the loop."""
+        self.wire = Wire(backplane, runtime, {
+            _OWN: self._own, _RELEASE: self._release, _RELEASED: self._released, _NOTE: self._noted, _SEND: self._send,
+            _UNSENT: self._unsent, _FOLLOW: self._follow, _UNFOLLOW: self._unfollowed, _POKE: self._poked,
+            _MOVED: self._moved,
+        })  # fmt: skip
+        backplane.on_gap(self._gap)
+        backplane.on_emptied(self.ledger.clear)
+        backplane.on_death(self._died)
+        backplane.on_available(self._reached)
+
+    # --- sessions -----------------------------------------------------------------------------------
+
+    def begin(self, session: StreamSharing) -> None:
+        """A session that begins here: this process owns it. Its ``id`` and ``record`` are set."""
+        self._add(session)
+        session.owner = self.backplane.worker
+
+    def join(self, session: StreamSharing, creator: str, part: bytes | None) -> None:
+        """A session that is made from its record. ``creator`` is the process that began it, ``part`` the part
+        ``OWNER_PART`` of its record, where it has one."""
+        self._add(session)
+        session.epoch, owner, session.held = _read_owner(part) or (0, creator, False)
+        # It may have been owned here before, and what happened since is not known.
+        session.owner = owner if owner != self.backplane.worker else ""
+
+    def _add(self, session: StreamSharing) -> None:
+        assert session.id is not None
+        session.tag = tag_of(session.id)
+        session.shared = self
+        self.sessions[session.tag] = session
+
+    def part(self, session: StreamSharing) -> None:
+        """The session has ended, or this process forgets it."""
+        if self.sessions.get(session.tag) is session:
+            del self.sessions[session.tag]
+
+    def leave(self, session: StreamSharing) -> None:
+        """This process forgets the session, which goes on elsewhere: its streams end here, and nothing of what is
+        kept is dropped."""
+        self.part(session)
+        for note in session.waiting or ():
+            self.note(session, *note)
+        keeper, session.keeper = session.keeper, None
+        session.close_streams()
+        if keeper is not None:
+            for sink in list(keeper.posts.values()):
+                sink.end_stream()
+            keeper.end()
+
+    def make_store(self, session_id: str) -> SharedEventStore:
+        """The event store of a session that has joined."""
+        session = self.sessions[tag_of(session_id)]
+        name = f"{self.backplane.worker}-{self.wire.new_number()}"
+        store = SharedEventStore(session, session.tag, name, self.ledger, lambda stream: self._more(store, stream))
+        return store
+
+    def sweep(self) -> None:
+        """To be called now and then."""
+        self.ledger.sweep()
+
+    # --- owners -------------------------------------------------------------------------------------
+
+    def tell_owner(self, session: StreamSharing) -> None:
+        """Tells all processes that this one owns ``session``, and whether it has a stream."""
+        self.wire.tell_all(
+            _OWN, session.tag.encode(), b"%d" % session.epoch, b"1" if session.held else b"0"
+        )
+
+    async def open(self, session: StreamSharing, last_id: str | None) -> Opened:
+        """See StreamSharing.open_get."""
+        at = None
+        if last_id is not None:
+            at = EventId.read(last_id)
+            if at is None or at.tag != session.tag or not session.resumes_elsewhere:
+                raise RpcError(
+                    INVALID_REQUEST,
+                    "Last-Event-ID names no event of this session that can be resumed from",
+                    http_status=400,
+                )
+            if not at.get:
+                follower = Follower(self, session, at)
+                try:
+                    events = await follower.open()
+                except BaseException:
+                    self.unfollow(follower)
+                    raise
+                session.followers = (*session.followers, follower)
+                return Opened(Resumed(at.stream, events), follower=follower)
+        missed = await self.take_over(session, at)
+        if at is None:
+            return Opened(Resumed(None, []), missed)
+        events = []
+        after, more = at.number, True
+        while more:
+            found, after, more = await read_log(self, at, after)
+            events += [(f"{at.tag}.{at.stream}.{each.number}", each.data) for each in found if each.data]
+        return Opened(Resumed(at.stream, events), missed)
+
+    async def take_over(self, session: StreamSharing, at: EventId | None = None) -> bool:
+        """Makes this process the owner. ``at`` is of the GET stream that is to go on: wherever it is open it ends.
+        Whether nobody knows what the client was not told. Raises RpcError (404) when the session is over."""
+        while session._taking is not None:
+            await session._taking
+        if session.owned:
+            if at is not None:
+                self._end_stream(session, at.stream)
+            return False
+        session._taking = taking = self.runtime.create_future()
+        try:
+            return await self._take(session, "" if at is None else at.stream)
+        finally:
+            session._taking = None
+            taking.set_result(None)
+
+    async def _take(self, session: StreamSharing, stream: str) -> bool:
+        me = self.backplane.worker
+        while True:
+            kept = _read_owner((await self.backplane.parts(session.record)).get(OWNER_PART))
+            epoch, owner, _ = max(kept or (0, "", False), (session.epoch, session.owner, False))
+            missed = True
+            if owner and owner != me and await self.wire.alive(owner):
+                answer = await self.wire.ask(owner, _RELEASE, session.tag.encode(), stream.encode("ascii"))
+                missed = answer != _HANDED
+            claim = epoch + 1
+            if session.ended or not await self.backplane.put_part(session.record, OWNER_PART, _write_owner(claim, me)):
+                raise RpcError(INVALID_REQUEST, "unknown session: it has ended or never was", http_status=404)
+            if session.epoch < claim:
+                break  # else another process has claimed it meanwhile, for a stream that is older than this one
+        session.epoch = claim
+        session.count = 0
+        session.owner = me
+        session.held = True  # from here on: nobody else needs to care for this client
+        self.tell_owner(session)
+        return missed
+
+    def given_up(self, session: StreamSharing) -> None:
+        """The stream for which this process took over will not open."""
+        if session.owned and not session.streams and session.held:
+            session.held = False
+            self.tell_owner(session)
+
+    @staticmethod
+    def _end_stream(session: StreamSharing, stream: str) -> None:
+        for sink in [each for each in session.streams if each.stream == stream]:
+            sink.end_stream()  # its connection is most likely dead
+
+    def _own(self, sender: str, tag: bytes, epoch: bytes, held: bytes) -> None:
+        session = self._of(tag)
+        if session is None or (int(epoch), sender) < (session.epoch, session.owner):
+            return
+        owned = session.owned
+        session.epoch, session.owner, session.held = int(epoch), sender, held == b"1"
+        if owned:
+            self._let_go(session)
+        self._hand_over(session)
+        if not session.held and session.streams:
+            self.runtime.spawn(self._take_back(session))
+
+    def _let_go(self, session: StreamSharing) -> None:
+        session.sink = None
+        store = session.keeper.store if session.keeper is not None else None
+        if isinstance(store, SharedEventStore):
+            store.lost_ownership()
+
+    def _hand_over(self, session: StreamSharing) -> None:
+        """Notes that wait go to the owner."""
+        waiting, session.waiting = session.waiting, None
+        for note in waiting or ():
+            self.note(session, *note)
+
+    async def _take_back(self, session: StreamSharing) -> None:
+        """The owner has no stream any more, but this process has."""
+        try:
+            missed = await self.take_over(session)
+        except (BackplaneLost, RpcError):
+            return
+        if session.streams:
+            session.sink = session.streams[-1]
+            session._flush()
+            if missed:
+                session.tell_all_changed()
+        else:
+            self.given_up(session)
+
+    def _release(self, sender: str, tag: bytes, stream: bytes, token: bytes) -> None:
+        session = self._of(tag)
+        answer = b""
+        if session is not None:
+            if session.owned:
+                session.owner = sender
+                session.held = True
+                self._let_go(session)
+                answer = _HANDED
+            self._hand_over(session)
+            self._end_stream(session, stream.decode("ascii"))
+        self.runtime.spawn(self.wire.flush_and_tell(sender, _RELEASED, token, answer))
+
+    def _released(self, sender: str, token: bytes, answer: bytes) -> None:
+        self.wire.answered(token, answer)
+
+    # --- what belongs to no request -----------------------------------------------------------------
+
+    def note(self, session: StreamSharing, method: bytes, params: bytes | None) -> bool:
+        """Gives the owner a notification for the client; without one it waits here. False when it is dropped."""
+        if session.owned:
+            return StreamingSession.announce(session, method, params)
+        if session.owner and self.wire.seems_alive(session.owner):
+            self.wire.tell(
+                session.owner, _NOTE, session.tag.encode(), method, b"" if params is None else params
+            )
+            return True
+        if not self._keep(session, method, params):
+            return False
+        if session.owner:
+            self.runtime.spawn(self._check_owner(session))
+        return True
+
+    @staticmethod
+    def _keep(session: StreamSharing, method: bytes, params: bytes | None) -> bool:
+        waiting = session.waiting = session.waiting if session.waiting is not None else {}
+        if (method, params) not in waiting and len(waiting) >= session.server.limits.max_waiting_notices:
+            return False
+        waiting[method, params] = None
+        return True
+
+    async def _check_owner(self, session: StreamSharing) -> None:
+        owner = session.owner
+        try:
+            lives = await self.wire.alive(owner)
+        except BackplaneLost:
+            return
+        if lives:
+            self._hand_over(session)
+        elif session.owner == owner:
+            session.owner, session.held = "", False
+
+    def _noted(self, sender: str, tag: bytes, method: bytes, params: bytes) -> None:
+        session = self._of(tag)
+        if session is None:
+            return
+        if session.owned and session._taking is None:
+            session.announce(method, params or None)
+        else:
+            self._keep(session, method, params or None)
+
+    def remote(self, session: StreamSharing) -> FrameSink:
+        """Where requests to the client go, when its stream is on another process."""
+        return FrameSink(lambda frame: self.wire.tell(session.owner, _SEND, session.tag.encode(), frame))
+
+    def _send(self, sender: str, tag: bytes, frame: bytes) -> None:
+        session = self._of(tag)
+        sink: Any = session.sink if session is not None else None
+        if sink is None or not sink.carry(frame):
+            id = _decode_id(frame).get("id")
+            if id is not None:
+                self.wire.tell(sender, _UNSENT, tag, _encode(id))
+
+    def _unsent(self, sender: str, tag: bytes, id: bytes) -> None:
+        session = self._of(tag)
+        if session is not None and session.mux is not None:
+            call = session.mux.pending.get(msgspec.json.decode(id))
+            if call is not None:
+                call.fail(ConnectionClosed("the client has no stream open for requests that belong to none of its own"))
+
+    # --- POST streams that are followed -------------------------------------------------------------
+
+    async def ask_for_stream(self, follower: Follower) -> bytes:
+        """Has the events of a stream announced to ``follower``, and nobody else. How it is with its request."""
+        self._followers[follower.token] = follower
+        at = follower.at
+        if not await self.wire.alive(at.worker):
+            return DEAD
+        answer = await self.wire.ask(
+            at.worker, _FOLLOW, at.tag.encode(), at.stream.encode("ascii"), token=follower.token
+        )
+        if answer is None:
+            return SILENT if await self.backplane.alive(at.worker) else DEAD
+        return answer
+
+    def unfollow(self, follower: Follower) -> None:
+        """Its end."""
+        session = follower.session
+        session.followers = tuple(each for each in session.followers if each is not follower)
+        if self._followers.pop(follower.token, None) is not None:
+            at = follower.at
+            self.wire.tell(
+                at.worker, _UNFOLLOW, at.tag.encode(), at.stream.encode("ascii"), follower.token
+            )
+
+    def _follow(self, sender: str, tag: bytes, stream: bytes, token: bytes) -> None:
+        local, _, name = stream.decode("ascii").partition("-")
+        session = self._of(tag)
+        keeper = session.keeper if session is not None else None
+        store = keeper.store if keeper is not None else None
+        state, number = DONE, 0
+        if isinstance(store, SharedEventStore) and store.name == name:
+            number = store.last
+            post = keeper.posts.get(local) if keeper is not None else None
+            if post is not None:
+                state = RUNNING
+                former = store.followed.get(local)
+                if former is not None and former != (sender, token):
+                    self.wire.tell(former[0], _MOVED, former[1])
+                store.followed[local] = (sender, token)
+                post.part()
+        self.runtime.spawn(self.wire.flush_and_tell(sender, _POKE, token, b"%d" % number, state))
+
+    def _unfollowed(self, sender: str, tag: bytes, stream: bytes, token: bytes) -> None:
+        session = self._of(tag)
+        store = session.keeper.store if session is not None and session.keeper is not None else None
+        if isinstance(store, SharedEventStore):
+            local = stream.decode("ascii").partition("-")[0]
+            if store.followed.get(local) == (sender, token):
+                del store.followed[local]
+
+    def _more(self, store: SharedEventStore, stream: str) -> None:
+        """A stream that is followed has more; told once a turn of the loop."""
+        worker, token = store.followed[stream]
+        if token not in self._due:
+            self._due.add(token)
+            self.runtime.call_soon(lambda: self._poke(store, stream, worker, token))
+
+    def _poke(self, store: SharedEventStore, stream: str, worker: str, token: bytes) -> None:
+        self._due.discard(token)
+        self.wire.tell(worker, _POKE, token, b"%d" % store.last, RUNNING)
+
+    def _poked(self, sender: str, token: bytes, number: bytes, state: bytes) -> None:
+        follower = self._followers.get(token)
+        if follower is not None:
+            follower.poked(int(number), state)
+        self.wire.answered(token, state)
+
+    def _moved(self, sender: str, token: bytes) -> None:
+        follower = self._followers.pop(token, None)
+        if follower is not None:
+            follower.end()
+
+    # --- other processes ----------------------------------------------------------------------------
+
+    def new_token(self) -> bytes:
+        """One that nothing else of this process has."""
+        return b"%d" % self.wire.new_number()
+
+    def _of(self, tag: bytes) -> StreamSharing | None:
+        return self.sessions.get(tag.decode("ascii"))
+
+    def _died(self, worker: str) -> None:
+        self.wire.died(worker)
+        for follower in [each for each in self._followers.values() if each.at.worker == worker]:
+            follower.worker_died()
+        for session in [each for each in self.sessions.values() if each.owner == worker and each.away]:
+            session.owner, session.held = "", False
+            if session.mux is not None:
+                for call in list(session.mux.pending.values()):
+                    if type(call.sink) is FrameSink:
+                        call.fail(ConnectionClosed("the process that held the client's stream has ended"))
+            if session.streams:
+                self.runtime.spawn(self._take_back(session))
+
+    def _gap(self) -> None:
+        """Messages were lost: owners may be others, and there may be more to read."""
+        self.runtime.spawn(self._look_at_owners())
+        for follower in list(self._followers.values()):
+            follower.poked(0, RUNNING)
+
+    async def _look_at_owners(self) -> None:
+        for session in list(self.sessions.values()):
+            try:
+                kept = _read_owner((await self.backplane.parts(session.record)).get(OWNER_PART))
+            except BackplaneLost:
+                return  # there will be another gap
+            if kept is not None and kept[1] != self.backplane.worker:
+                self._own(kept[1], session.tag.encode(), b"%d" % kept[0], b"1")
+
+    def _reached(self, available: bool) -> None:
+        """The backplane can be reached again: what waits for an owner may find it."""
+        for session in list(self.sessions.values()):
+            if available and session.waiting and session.away and session.owner:
+                self.runtime.spawn(self._check_owner(session))
+
+
+def _write_owner(epoch: int, worker: str) -> bytes:
+    return b"%d %b" % (epoch, worker.encode("ascii"))
+
+
+def _read_owner(part: bytes | None) -> tuple[int, str, bool] | None:
+    """(claim, owner, whether it may have a stream) of the part of a record."""
+    if not part:
+        return None
+    epoch, _, worker = part.partition(b" ")
+    return int(epoch), worker.decode("ascii"), True
