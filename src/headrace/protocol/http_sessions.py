@@ -136,7 +136,13 @@ class SessionStore:
         self.by_id.pop(session.key, None)
         if session.mux is not None:
             session.mux.close(reason)
-        if session.streams or session.keeper is not None or session.waiting or session.awaited is not None:
+        if (
+            session.streams
+            or session.keeper is not None
+            or session.waiting
+            or session.awaited is not None
+            or session.shared is not None
+        ):
             session.close_streams()
 
     def sweep(self) -> None:

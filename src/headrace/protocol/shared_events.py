@@ -107,12 +107,14 @@ def unpack(number: int, raw: bytes) -> Entry:
 
 
 class _Log:
-    __slots__ = ("at", "bytes", "sizes")
+    __slots__ = ("at", "bytes", "cut", "sizes")
 
     def __init__(self) -> None:
         self.sizes: deque[int] = deque()
         self.bytes = 0
         self.at = 0.0
+        self.cut = False
+        """It was too large once: as many are left as there are sizes here."""
 
 
 class Ledger:
@@ -143,13 +145,16 @@ class Ledger:
         log.bytes += size
         log.at = self._runtime.time()
         self.size += size
-        while len(log.sizes) > 1 and (
-            len(log.sizes) > limits.max_resume_events or log.bytes > limits.max_resume_bytes
-        ):
+        most = limits.max_resume_events
+        while len(log.sizes) > 1 and (len(log.sizes) > most or log.bytes > limits.max_resume_bytes):
+            if log.bytes > limits.max_resume_bytes:
+                log.cut = True
             gone = log.sizes.popleft()
             log.bytes -= gone
             self.size -= gone
-        self._backplane.append(key, number, raw, most=len(log.sizes), seconds=limits.resume_age)
+        # Before that it may hold what another process has written.
+        most = len(log.sizes) if log.cut else most
+        self._backplane.append(key, number, raw, most=most, seconds=limits.resume_age)
         while self.size > limits.max_resume_total_bytes and len(self._logs) > 1:
             self.drop(next(iter(self._logs)))
 

@@ -49,6 +49,7 @@ _FOLLOW = b"follow"
 _UNFOLLOW = b"unfollow"
 _POKE = b"poke"
 _MOVED = b"moved"
+_BYE = b"bye"
 
 _encode = msgspec.json.Encoder().encode
 _decode_id = msgspec.json.Decoder(dict[str, Any]).decode
@@ -70,7 +71,7 @@ class SharedStreams:
         self.wire = Wire(backplane, runtime, {
             _OWN: self._own, _RELEASE: self._release, _RELEASED: self._released, _NOTE: self._noted, _SEND: self._send,
             _UNSENT: self._unsent, _FOLLOW: self._follow, _UNFOLLOW: self._unfollowed, _POKE: self._poked,
-            _MOVED: self._moved,
+            _MOVED: self._moved, _BYE: self._died,
         })  # fmt: skip
         backplane.on_gap(self._gap)
         backplane.on_emptied(self.ledger.clear)
@@ -105,16 +106,20 @@ class SharedStreams:
 
     def leave(self, session: StreamSharing) -> None:
         """This process forgets the session, which goes on elsewhere: its streams end here, and nothing of what is
-        kept is dropped."""
+        kept is dropped. Its mux is closed already."""
         self.part(session)
-        for note in session.waiting or ():
-            self.note(session, *note)
         keeper, session.keeper = session.keeper, None
         session.close_streams()
         if keeper is not None:
             for sink in list(keeper.posts.values()):
                 sink.end_stream()
             keeper.end()
+
+    def close(self) -> None:
+        """This process serves no sessions any more: all that are left are left, and the others are told."""
+        for session in list(self.sessions.values()):
+            self.leave(session)
+        self.wire.tell_all(_BYE)
 
     def make_store(self, session_id: str) -> SharedEventStore:
         """The event store of a session that has joined."""
@@ -210,7 +215,12 @@ class SharedStreams:
 
     @staticmethod
     def _end_stream(session: StreamSharing, stream: str) -> None:
-        for sink in [each for each in session.streams if each.stream == stream]:
+        local, _, name = stream.partition("-")
+        names = {stream}
+        store = session.keeper.store if session.keeper is not None else None
+        if isinstance(store, SharedEventStore) and store.name == name:
+            names.add(local)  # as it is called where it began
+        for sink in [each for each in session.streams if each.stream in names]:
             sink.end_stream()  # its connection is most likely dead
 
     def _own(self, sender: str, tag: bytes, epoch: bytes, held: bytes) -> None:

@@ -53,6 +53,8 @@ cdef class RelayExchange(HttpExchange):
                 session.shared.given_up(session)
                 self.turn_down(404, INVALID_REQUEST, "the session has ended")
             else:
+                if opened.resumed.stream is not None:
+                    session.make_keeper().events  # the stream has a name; here nothing may have been kept yet
                 self.start_stream(opened.resumed.stream, opened.resumed.events)
                 session.stream_opened(self)
                 if opened.missed:
