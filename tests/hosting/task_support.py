@@ -1,22 +1,19 @@
-"""Task stores in Redis for tests: each with a client and a backplane of its own."""
+"""Task stores in Redis for tests: each with a backplane of its own, which it starts and stops."""
 
 import logging
 import secrets
 
-from redis.asyncio import Redis
-
 from headrace import Limits
-from headrace.hosting.backplane import MemoryBackplane, MemoryHub
+from headrace.hosting.backplane import RedisBackplane
 from headrace.hosting.backplane.tasks import RedisTaskStore
 
 
 class OwnRedisStore(RedisTaskStore):
-    """A store with all that it needs. ``hub`` and ``prefix`` are shared by those that belong together."""
+    """Stores with the same prefix belong together."""
 
-    def __init__(self, url: str, hub: MemoryHub | None = None, prefix: str | None = None) -> None:
-        self.client = Redis.from_url(url, socket_connect_timeout=2, health_check_interval=0)
-        self.backplane = MemoryBackplane(hub or MemoryHub())
-        super().__init__(self.client, self.backplane, prefix or f"t{secrets.token_hex(4)}")
+    def __init__(self, url: str, prefix: str | None = None, **settings) -> None:
+        self.backplane = RedisBackplane(url, prefix=prefix or f"t{secrets.token_hex(4)}", **settings)
+        super().__init__(self.backplane)
 
     async def start(self, limits: Limits) -> None:
         if not self._open:
@@ -26,4 +23,3 @@ class OwnRedisStore(RedisTaskStore):
     async def stop(self) -> None:
         await super().stop()
         await self.backplane.stop()
-        await self.client.aclose()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hosting.redis_local import LocalRedis
+from hosting.redis_support import redis_one  # noqa: F401, a fixture
 
 import headrace
 from headrace import Limits, UsageError
@@ -22,18 +22,10 @@ from headrace.protocol.tasks.store import ORPHANED, MemoryTaskStore, Signal, Tas
 from headrace.server.tasks.sqlite_store import SqliteTaskStore
 
 
-@pytest.fixture(scope="module")
-def redis_url(tmp_path_factory):
-    redis = LocalRedis(tmp_path_factory.mktemp("redis"))
-    redis.start()
-    yield redis.url
-    redis.stop()
-
-
 @pytest.fixture(params=["memory", "sqlite", "redis"])
 def make(request, tmp_path):
     if request.param == "redis":
-        url = request.getfixturevalue("redis_url")
+        url = request.getfixturevalue("redis_one").url
         from hosting.task_support import OwnRedisStore
 
         return lambda: OwnRedisStore(url)

@@ -7,7 +7,7 @@ import secrets
 
 import msgspec
 import pytest
-from hosting.redis_local import LocalRedis
+from hosting.redis_support import redis_one  # noqa: F401, a fixture
 from server_pipe import META, Pipe
 
 from headrace import CannotAsk, ClientCapabilityMissing, ClientRefused, Context, Declined, InvalidAnswer, Server
@@ -21,25 +21,15 @@ class Person(msgspec.Struct):
     name: str
 
 
-@pytest.fixture(scope="module")
-def redis_url(tmp_path_factory):
-    redis = LocalRedis(tmp_path_factory.mktemp("redis"))
-    redis.start()
-    yield redis.url
-    redis.stop()
-
-
 @pytest.fixture(params=["sqlite", "redis"])
 def stores(request, tmp_path):
     """Makes stores that share their tasks."""
     if request.param == "sqlite":
         return lambda: SqliteTaskStore(tmp_path / "t.db")
-    url = request.getfixturevalue("redis_url")
-    from headrace.hosting.backplane import MemoryHub
     from hosting.task_support import OwnRedisStore
 
-    hub, prefix = MemoryHub(), f"t{secrets.token_hex(4)}"
-    return lambda: OwnRedisStore(url, hub, prefix)
+    url, prefix = request.getfixturevalue("redis_one").url, f"t{secrets.token_hex(4)}"
+    return lambda: OwnRedisStore(url, prefix)
 
 
 def make(store):

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from headrace.limits import Limits
+    from headrace.protocol.tasks.store import TaskStore
 
 __all__ = ("Backplane", "BackplaneLost")
 
@@ -145,3 +146,10 @@ class Backplane(ABC):
     @abstractmethod
     async def drop(self, key: str) -> None:
         """Forgets a log. Raises :class:`BackplaneLost`."""
+
+    # --- tasks --------------------------------------------------------------------------------------
+
+    def task_store(self) -> TaskStore | None:
+        """A store of tasks that all processes see, which is used where a server was given none of its own; None: there
+        is none."""
+        return None

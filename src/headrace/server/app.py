@@ -197,6 +197,15 @@ class Server(Registration):
         self.add_feature(self._tasks)
         return self._tasks
 
+    def refuse_tasks(self, reason: str) -> bool:
+        """Offers no tasks, before the server runs, because other processes that serve the same clients would not know
+        of them; clients are told ``reason``. False, and nothing happens, where there are none, or where their store
+        is one that processes share."""
+        if self._tasks is None or not self._tasks.refuse(reason):
+            return False
+        self.features_changed()
+        return True
+
     def _tasks_offered(self) -> TasksFeature:
         if self._tasks is not None:
             return self._tasks

@@ -108,6 +108,7 @@ redis.call('ZADD', owned, number(), id)
 redis.call('SADD', P .. ':run:' .. worker, id)
 redis.call('SADD', P .. ':workers', worker)
 if not OPEN[redis.call('HGET', task(id), 's')] then ended(worker, id) end
+redis.call('INCRBY', P .. ':bytes', 0)
 grown(id, redis.call('HSTRLEN', task(id), 'p'))
 if expires ~= '' then redis.call('EXPIREAT', task(id), math.ceil(tonumber(expires)) + LATER) end
 local last = redis.call('ZREVRANGE', P .. ':exp', 0, 0, 'WITHSCORES')[2]

@@ -28,6 +28,7 @@ from headrace.protocol.backplane import BackplaneLost
 
 if TYPE_CHECKING:
     from headrace.limits import Limits
+    from headrace.protocol.tasks.store import TaskStore
 
 __all__ = ("RedisBackplane",)
 
@@ -76,6 +77,7 @@ class RedisBackplane(Listening):
         self._places: asyncio.Semaphore | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._number = 0
+        self._task_store: TaskStore | None = None
         self._reader = Reader(self)
         self._writer = Writer(self)
         base = "{" + prefix + "}"
@@ -370,3 +372,12 @@ class RedisBackplane(Listening):
 
     async def drop(self, key: str) -> None:
         await self.perform(lambda client: client.delete(self.log_key(key)))
+
+    # --- tasks --------------------------------------------------------------------------------------
+
+    def task_store(self) -> TaskStore:
+        if self._task_store is None:
+            from headrace.hosting.backplane.tasks import RedisTaskStore
+
+            self._task_store = RedisTaskStore(self)
+        return self._task_store

@@ -16,7 +16,7 @@ import asyncio
 import contextlib
 import hashlib
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -43,20 +43,19 @@ from headrace.protocol.tasks.states import Task, error_object
 from headrace.protocol.tasks.store import ORPHANED, Signal, TasksFull, TaskStore
 
 if TYPE_CHECKING:
+    from headrace.hosting.backplane.redis import RedisBackplane
     from headrace.limits import Limits
-    from headrace.protocol.backplane import Backplane
 
 __all__ = ("RedisTaskStore",)
 
 _KIND = "task"  # of messages
 _CHANGED = b"c"
 _SIGNALLED = b"s"
-_PATIENCE = 5.0  # seconds for one answer of Redis
-_AT_ONCE = 16  # commands under way
+_PATIENCE = 5.0  # seconds for one command, with the wait for its turn
+_RETURN = 5.0  # seconds, beside its lease, in which every process that lives is back after a loss of Redis
 _SWEEP = 500  # tasks that are deleted by one command
 _SIGNALS = 10_000  # that may wait for one process
 _FOLLOWERS = 32_768  # bytes of the names of who follows one task
-_LEASE = 15.0  # seconds, of a backplane that does not say
 
 
 class _Base(msgspec.Struct, array_like=True):
@@ -117,24 +116,20 @@ def _task(row: list[Any], payload: bytes | None = None) -> Task:
 class RedisTaskStore(TaskStore):
     """Tasks of all processes of a server.
 
-    :param client: a ``redis.asyncio`` client of a Redis, Sentinel or cluster, that does not decode answers; it is
-        not closed by the store.
-    :param backplane: carries messages between the processes and says which of them live; started before the store.
-    :param prefix: what the names of all keys begin with; holds a hash tag, which is made of it otherwise.
+    :param backplane: reaches Redis, carries messages between the processes and says which of them live; it is started
+        before the store, and stopped behind it. Servers with the same prefix share their tasks.
     """
 
     shared = True
     pushes = True
     forgets = True
 
-    def __init__(self, client: Any, backplane: Backplane, prefix: str = "headrace") -> None:
-        self._client = client
+    def __init__(self, backplane: RedisBackplane) -> None:
         self._backplane = backplane
-        self._key = (f"{prefix}:tasks" if "{" in prefix else f"{{{prefix}}}:tasks").encode()
+        self._key = f"{{{backplane.prefix}}}:tasks".encode()
         self._limits: Limits | None = None
         self._open = False
         self._known = False  # to the backplane
-        self._room = asyncio.Semaphore(_AT_ONCE)
         self._jobs: set[asyncio.Task[Any]] = set()
         self._suspects: dict[str, float] = {}  # processes without a lease, and since when that is known
         self._back_at = float("-inf")  # when the backplane came back
@@ -157,7 +152,6 @@ class RedisTaskStore(TaskStore):
             raise UsageError("this task store is in use by another server already")
         self._limits = limits
         self.worker = self._backplane.worker
-        self._room = asyncio.Semaphore(_AT_ONCE)
         self._suspects.clear()
         self._open = True
         try:
@@ -214,38 +208,34 @@ class RedisTaskStore(TaskStore):
     async def _settle(self, worker: str) -> None:
         now = asyncio.get_running_loop().time()
         with contextlib.suppress(OSError):  # with the next sweep, of whoever it is
-            if now < self._back_at + self._lease:
+            trusted_at = self._back_at + self._backplane.lease + _RETURN
+            if now < trusted_at:
                 # All leases ran out while Redis was away.
-                await asyncio.sleep(self._back_at + self._lease - now)
+                await asyncio.sleep(trusted_at - now)
             if not await self._backplane.alive(worker):
                 await self._fail(worker)
-
-    @property
-    def _lease(self) -> float:
-        """Seconds that a process is thought to live since it was heard of."""
-        return float(getattr(self._backplane, "lease", _LEASE))
 
     # --- Redis --------------------------------------------------------------------------------------
 
     async def _do(self, script: Script, *args: Any) -> Any:
         """Runs a script. Raises BackplaneLost, without waiting where Redis is known to be away."""
-        return await self._ask(self._run(script, args))
+
+        async def run(client: Any) -> Any:
+            try:
+                return await client.evalsha(script.sha, 1, self._key, *args)
+            except NoScriptError:
+                return await client.eval(script.text, 1, self._key, *args)
+
+        return await self._ask(run)
 
     async def _members(self, key: str) -> list[str]:
-        return [each.decode() for each in await self._ask(self._client.smembers(self._key + key.encode()))]
+        return [each.decode() for each in await self._ask(lambda client: client.smembers(self._key + key.encode()))]
 
-    async def _run(self, script: Script, args: tuple[Any, ...]) -> Any:
-        try:
-            return await self._client.evalsha(script.sha, 1, self._key, *args)
-        except NoScriptError:
-            return await self._client.eval(script.text, 1, self._key, *args)
-
-    async def _ask(self, command: Coroutine[Any, Any, Any]) -> Any:
-        if not self._open or not self._backplane.available:
-            command.close()
-            raise BackplaneLost(f"the task store {'cannot reach Redis' if self._open else 'is closed'}")
+    async def _ask(self, work: Callable[[Any], Awaitable[Any]]) -> Any:
+        if not self._open:
+            raise BackplaneLost("the task store is closed")
         # In a task of its own: one who stops waiting must not break a connection in the middle of an answer.
-        call = asyncio.get_running_loop().create_task(self._in_turn(command))
+        call = asyncio.get_running_loop().create_task(self._backplane.perform(work))
         self._jobs.add(call)
         call.add_done_callback(self._ended)
         try:
@@ -254,15 +244,8 @@ class RedisTaskStore(TaskStore):
         except TimeoutError:
             call.cancel()
             raise BackplaneLost("the task store: Redis did not answer in time") from None
-        except (RedisError, OSError) as exc:
-            raise BackplaneLost(f"the task store: {exc or type(exc).__name__}") from None
-
-    async def _in_turn(self, command: Coroutine[Any, Any, Any]) -> Any:
-        try:
-            async with self._room:
-                return await command
-        finally:
-            command.close()
+        except RedisError as exc:
+            raise BackplaneLost(f"the task store: Redis refuses: {exc}") from None
 
     def _ended(self, job: asyncio.Task[Any]) -> None:
         self._jobs.discard(job)
@@ -377,7 +360,7 @@ class RedisTaskStore(TaskStore):
                 suspects[worker] = self._suspects.get(worker, now)
         self._suspects = suspects
         for worker, since in suspects.items():
-            if now - since >= self._lease:
+            if now - since >= self._backplane.lease + _RETURN:
                 await self._fail(worker)
 
     async def _fail(self, worker: str) -> None:

@@ -130,19 +130,37 @@ class TasksFeature:
             raise UsageError("tasks: poll_interval must be a positive number of seconds")
         self.server = server
         self.listing = listing
+        self.refused: str | None = None
+        """Why there are no tasks, see :meth:`refuse`."""
+        self._given = store is not None
         self.engine = TaskEngine(server, MemoryTaskStore() if store is None else store, ttl, poll_interval)
         server.hub.task_filter = self._followed
         server.hub.task_reader = self.engine.present
         server.hub.task_released = self.engine.following.released
 
     def running(self) -> AbstractAsyncContextManager[None]:
-        """Entered while the server runs."""
+        """Entered while the server runs, behind its backplane."""
+        if not self._given:
+            backplane = self.server.backplane
+            store = None if backplane is None else backplane.task_store()
+            if store is not None or self.engine.store.shared:
+                self.engine.store = store or MemoryTaskStore()
         return self.engine.running()
+
+    def refuse(self, reason: str) -> bool:
+        """Offers no tasks, before the server runs: other processes would not know of them. ``reason`` is what clients
+        are told. False, and nothing happens, where the store is one that processes share."""
+        if self.engine.store.shared:
+            return False
+        self.refused = reason
+        return True
 
     # --- what is offered ----------------------------------------------------------------------------
 
     def capability(self, revision: str) -> dict[str, Any]:
         """The extension, or the capability of the experimental tasks; never both (TK-30, TK-01)."""
+        if self.refused is not None:
+            return {}
         if revision == R5:
             return {"extensions": {EXTENSION: {}}}
         if revision != R4:
@@ -165,12 +183,22 @@ class TasksFeature:
             }
             if self.listing:
                 functions[b"tasks/list"] = self._legacy_list
+        if self.refused is not None:
+            functions = dict.fromkeys(functions, self._refuse)
         return {method: FunctionHandler(function) for method, function in functions.items()}
+
+    def _refuse(self, exchange: Exchange) -> Any:
+        assert self.refused is not None
+        raise RpcError(METHOD_NOT_FOUND, self.refused)
 
     def divert(self, name: str, handler: Handler, policy: TaskPolicy) -> Handler:
         """The handler of a tool whose calls may become tasks."""
 
         def choose(exchange: Exchange) -> Coroutine[Any, Any, RawResult] | None:
+            if self.refused is not None:
+                if policy.support == "required":
+                    raise RpcError(METHOD_NOT_FOUND, f"tool {name!r} runs as a task only, and {self.refused}")
+                return None
             if exchange.revision.modern:
                 if _declared(exchange):
                     return self._created(exchange, name, handler, policy)
@@ -188,7 +216,7 @@ class TasksFeature:
 
     def refuse_wish(self, exchange: Exchange, name: str) -> RpcError | None:
         """The answer to a 2025-11-25 call that asks for a task of a tool that runs as none (TK-01)."""
-        if self._wish(exchange) is None:
+        if self.refused is not None or self._wish(exchange) is None:
             return None
         return RpcError(METHOD_NOT_FOUND, f"tool {name!r} does not run as a task")
 
