@@ -299,6 +299,7 @@ def test_servers_share_the_calls_and_one_that_is_gone_is_passed_over(run, tmp_pa
             counts = [place.server.seen.finished for place in sites]
             assert sum(counts) == 40 and min(counts) >= 5, counts
             await sites[1].listener.close()
+            await asyncio.sleep(0.2)  # nginx may not send a call on an idle connection whose end it has not read yet
             await asyncio.gather(*(work(peer) for peer in peers))
             assert sites[0].server.seen.finished + sites[1].server.seen.finished == 80
 
