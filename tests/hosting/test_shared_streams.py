@@ -191,7 +191,7 @@ def test_b43_ids_of_others_and_ids_never_given_are_refused(scene, last):
     async def body(a, b):
         sid, caller, ids = await begun(a, 1)
         at = EventId.read(ids[0])
-        name = last.format(tag=at.tag, other="0" * 12, worker=at.worker)
+        name = last.format(tag=at.tag, other="0" * 18, worker=at.worker)
         for each in (a, b):
             peer = await each.connect()
             answer = await peer.ask(each.request("GET", mcp_session_id=sid, last_event_id=name))

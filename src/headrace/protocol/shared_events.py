@@ -42,12 +42,12 @@ GIVEN_UP = b"!"
 _OVERHEAD = 200  # bytes that an entry costs beside its data
 _CANCELLED = 2  # Exchange.state
 
-_ID = re.compile(r"([0-9a-f]{12})\.((g|p)\d{1,12}-(\w{1,64})-(\d{1,12}))\.(\d{1,18})", re.ASCII)
+_ID = re.compile(r"([0-9a-f]{18})\.((g|p)\d{1,12}-(\w{1,64})-(\d{1,12}))\.(\d{1,18})", re.ASCII)
 
 
 def tag_of(session_id: str) -> str:
     """What stands for a session in event ids, in keys and in messages: whoever reads it cannot act as the client."""
-    return blake2b(session_id.encode("utf-8", "surrogatepass"), digest_size=6, person=b"headrace-events").hexdigest()
+    return blake2b(session_id.encode("utf-8", "surrogatepass"), digest_size=9, person=b"headrace-events").hexdigest()
 
 
 class EventId(NamedTuple):

@@ -200,11 +200,12 @@ class Follower:
             relay.send_event(id, data)
         if more or self._over:
             return
-        if self.number < self.announced and not found:
-            await self._look_again()
+        if self.number < self.announced:
+            if not found:
+                await self._look_again()
         elif ended:
             await self._give_up(relay)
-        elif self.state == RUNNING and self.number >= self.announced:
+        elif self.state == RUNNING:
             await self._wait(_ASK_AGAIN)
             if self.number >= self.announced and self.state == RUNNING and self._relay is not None:
                 await self._ask()

@@ -317,10 +317,10 @@ class SharedStreams:
         session = self._of(tag)
         if session is None:
             return
-        if session.owned and session._taking is None:
-            session.announce(method, params or None)
-        else:
+        if session._taking is not None or session.owner == sender:
             self._keep(session, method, params or None)
+        else:
+            self.note(session, method, params or None)  # here, or on to the owner that the sender does not know yet
 
     def remote(self, session: StreamSharing) -> FrameSink:
         """Where requests to the client go, when its stream is on another process."""
