@@ -361,3 +361,41 @@ def test_waiting_notes_stay_bounded(scene):
         await quiet(peer)
 
     scene(body, limits=tiny(max_waiting_notices=5, notify_interval=0.01))
+
+
+def test_b47_an_owner_that_forgets_the_session_says_so(scene):
+    """What others have for the client waits with them, and what changed meanwhile is told by whoever is next."""
+
+    async def body(a, b, c):
+        sid = await a.open_session(await a.connect())
+        await touch(c, sid)
+        session = a.endpoint.sessions.by_id.pop(sid.encode())
+        session.ended = True
+        session.mux.close("not in use")
+        a.shared.leave(session)
+        await c.settled(lambda: c.session(sid).owner == "")
+        assert c.session(sid).announce(b"notifications/x")
+        c.app.hub.changed("tools")
+        await asyncio.sleep(0.05)
+        peer = await b.open_stream(sid)
+        assert {method(await peer.event()) for _ in range(2)} == {"notifications/x", LIST_CHANGED}
+        assert c.session(sid).owner == b.backplane.worker
+
+    scene(body, 3)
+
+
+def test_b96_an_owner_is_written_down_again_when_everything_was_lost(scene):
+    hub = MemoryHub()
+
+    async def body(a, b):
+        sid = await a.open_session(await a.connect())
+        await b.open_stream(sid)
+        hub.cut()
+        hub.mend(empty=True)
+        record = a.session(sid).record
+        await b.backplane.put(record, b"x", 60)
+        await b.settled(lambda: "owner" in hub.records[record][1])
+        epoch, name = hub.records[record][1]["owner"].decode().split()
+        assert (int(epoch), name) == (1, b.backplane.worker)
+
+    scene(body, hub=hub)

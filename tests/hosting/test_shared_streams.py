@@ -102,7 +102,7 @@ def test_ho21_the_newest_connection_has_the_stream(scene):
         a.queue.put_nowait("end")
         assert text(said(await third.events())[0]) == "done 2"
         await b.settled(lambda: not b.session(sid).followers and not c.session(sid).followers)
-        assert not any(each.shared._followers for each in (a, b, c))
+        assert not any(each.shared.posts.followers for each in (a, b, c))
 
     scene(body, 3)
 
@@ -281,7 +281,7 @@ def test_ho32_the_end_of_the_session_ends_streams_that_are_followed(scene):
         again = await a.open_stream(sid, ids[0])
         a.endpoint.sessions.end(a.session(sid))
         assert [message["id"] for _, message in await again.events()] in ([], [7])
-        assert not a.shared._followers
+        assert not a.shared.posts.followers
 
     scene(body)
 

@@ -70,7 +70,7 @@ class Follower:
         self.at = at
         self.shared = shared
         self.session = session
-        self.token = shared.new_token()
+        self.token = shared.posts.new_token()
         self.number = at.number
         """Read up to here."""
         self.announced = at.number
@@ -145,7 +145,7 @@ class Follower:
         """The connection is gone, or the stream goes on over another one. Says nothing to the client."""
         if not self._over:
             self._over = True
-            self.shared.unfollow(self)
+            self.shared.posts.unfollow(self)
         self._relay = None
         self._wake()
 
@@ -180,7 +180,7 @@ class Follower:
             except BackplaneLost:
                 await self._wait(_RETRY)
         if self._relay is not None:
-            self.shared.unfollow(self)
+            self.shared.posts.unfollow(self)
             self._relay = None
             relay.finish()
 
@@ -232,7 +232,7 @@ class Follower:
 
     async def _ask(self) -> None:
         """Asks the other process for the stream, or whether it still lives."""
-        answer = await self.shared.ask_for_stream(self)
+        answer = await self.shared.posts.ask(self)
         if answer in (DEAD, DONE):
             self.state = answer
         elif answer == SILENT and self._relay is None:

@@ -23,7 +23,8 @@ from headrace.mux import FrameSink
 from headrace.protocol.backplane import BackplaneLost
 from headrace.protocol.session_streams import Resumed, StreamingSession
 from headrace.protocol.shared_events import EventId, Ledger, SharedEventStore, tag_of
-from headrace.protocol.shared_replay import DEAD, DONE, RUNNING, SILENT, Follower, read_log
+from headrace.protocol.shared_posts import SharedPosts
+from headrace.protocol.shared_replay import Follower, read_log
 from headrace.protocol.shared_wire import Wire
 from headrace.protocol.stream_sharing import Opened, StreamSharing
 
@@ -45,11 +46,12 @@ _HANDED = b"1"  # ... with all that waited
 _NOTE = b"note"
 _SEND = b"send"
 _UNSENT = b"unsent"
-_FOLLOW = b"follow"
-_UNFOLLOW = b"unfollow"
-_POKE = b"poke"
-_MOVED = b"moved"
 _BYE = b"bye"
+_FREE = b"free"
+
+_TAGS = 1_000  # of one message
+_AGAIN = 1.0  # seconds until a record that is not there yet is looked for again
+_TRIES = 5
 
 _encode = msgspec.json.Encoder().encode
 _decode_id = msgspec.json.Decoder(dict[str, Any]).decode
@@ -65,16 +67,15 @@ class SharedStreams:
         self.ledger = Ledger(backplane, runtime, limits)
         self.sessions: dict[str, StreamSharing] = {}
         """Those that this process knows, by tag."""
-        self._followers: dict[bytes, Follower] = {}
-        self._due: set[bytes] = set()
-        """Followers that are poked at the end of this turn of the loop."""
+        self._freed: list[str] = []
+        """Sessions that this process owned and has forgotten, by tag."""
         self.wire = Wire(backplane, runtime, {
             _OWN: self._own, _RELEASE: self._release, _RELEASED: self._released, _NOTE: self._noted, _SEND: self._send,
-            _UNSENT: self._unsent, _FOLLOW: self._follow, _UNFOLLOW: self._unfollowed, _POKE: self._poked,
-            _MOVED: self._moved, _BYE: self._died,
+            _UNSENT: self._unsent, _BYE: self._died, _FREE: self._free,
         })  # fmt: skip
+        self.posts = SharedPosts(self.wire, runtime, self._of)
         backplane.on_gap(self._gap)
-        backplane.on_emptied(self.ledger.clear)
+        backplane.on_emptied(self._emptied)
         backplane.on_death(self._died)
         backplane.on_available(self._reached)
 
@@ -108,6 +109,11 @@ class SharedStreams:
         """This process forgets the session, which goes on elsewhere: its streams end here, and nothing of what is
         kept is dropped. Its mux is closed already."""
         self.part(session)
+        if session.owned and session.tag:
+            # Not before the others know: until then they give it what waits for the client.
+            if not self._freed:
+                self.runtime.call_soon(self._tell_freed)
+            self._freed.append(session.tag)
         keeper, session.keeper = session.keeper, None
         session.close_streams()
         if keeper is not None:
@@ -119,13 +125,19 @@ class SharedStreams:
         """This process serves no sessions any more: all that are left are left, and the others are told."""
         for session in list(self.sessions.values()):
             self.leave(session)
+        self._freed.clear()
         self.wire.tell_all(_BYE)
+
+    def _tell_freed(self) -> None:
+        tags, self._freed = self._freed, []
+        for at in range(0, len(tags), _TAGS):
+            self.wire.tell_all(_FREE, *(tag.encode() for tag in tags[at : at + _TAGS]))
 
     def make_store(self, session_id: str) -> SharedEventStore:
         """The event store of a session that has joined."""
         session = self.sessions[tag_of(session_id)]
         name = f"{self.backplane.worker}-{self.wire.new_number()}"
-        store = SharedEventStore(session, session.tag, name, self.ledger, lambda stream: self._more(store, stream))
+        store = SharedEventStore(session, session.tag, name, self.ledger, lambda stream: self.posts.more(store, stream))
         return store
 
     def sweep(self) -> None:
@@ -156,7 +168,7 @@ class SharedStreams:
                 try:
                     events = await follower.open()
                 except BaseException:
-                    self.unfollow(follower)
+                    self.posts.unfollow(follower)
                     raise
                 session.followers = (*session.followers, follower)
                 return Opened(Resumed(at.stream, events), follower=follower)
@@ -233,6 +245,22 @@ class SharedStreams:
             self._let_go(session)
         self._hand_over(session)
         if not session.held and session.streams:
+            self.runtime.spawn(self._take_back(session))
+
+    def _free(self, sender: str, *tags: bytes) -> None:
+        for tag in tags:
+            session = self._of(tag)
+            if session is not None and session.owner == sender:
+                self._disowned(session)
+
+    def _disowned(self, session: StreamSharing) -> None:
+        """Nobody owns it any more."""
+        session.owner, session.held = "", False
+        if session.mux is not None:
+            for call in list(session.mux.pending.values()):
+                if type(call.sink) is FrameSink:
+                    call.fail(ConnectionClosed("the process that held the client's stream is gone"))
+        if session.streams:
             self.runtime.spawn(self._take_back(session))
 
     def _let_go(self, session: StreamSharing) -> None:
@@ -341,106 +369,21 @@ class SharedStreams:
             if call is not None:
                 call.fail(ConnectionClosed("the client has no stream open for requests that belong to none of its own"))
 
-    # --- POST streams that are followed -------------------------------------------------------------
-
-    async def ask_for_stream(self, follower: Follower) -> bytes:
-        """Has the events of a stream announced to ``follower``, and nobody else. How it is with its request."""
-        self._followers[follower.token] = follower
-        at = follower.at
-        if not await self.wire.alive(at.worker):
-            return DEAD
-        answer = await self.wire.ask(
-            at.worker, _FOLLOW, at.tag.encode(), at.stream.encode("ascii"), token=follower.token
-        )
-        if answer is None:
-            return SILENT if await self.backplane.alive(at.worker) else DEAD
-        return answer
-
-    def unfollow(self, follower: Follower) -> None:
-        """Its end."""
-        session = follower.session
-        session.followers = tuple(each for each in session.followers if each is not follower)
-        if self._followers.pop(follower.token, None) is not None:
-            at = follower.at
-            self.wire.tell(
-                at.worker, _UNFOLLOW, at.tag.encode(), at.stream.encode("ascii"), follower.token
-            )
-
-    def _follow(self, sender: str, tag: bytes, stream: bytes, token: bytes) -> None:
-        local, _, name = stream.decode("ascii").partition("-")
-        session = self._of(tag)
-        keeper = session.keeper if session is not None else None
-        store = keeper.store if keeper is not None else None
-        state, number = DONE, 0
-        if isinstance(store, SharedEventStore) and store.name == name:
-            number = store.last
-            post = keeper.posts.get(local) if keeper is not None else None
-            if post is not None:
-                state = RUNNING
-                former = store.followed.get(local)
-                if former is not None and former != (sender, token):
-                    self.wire.tell(former[0], _MOVED, former[1])
-                store.followed[local] = (sender, token)
-                post.part()
-        self.runtime.spawn(self.wire.flush_and_tell(sender, _POKE, token, b"%d" % number, state))
-
-    def _unfollowed(self, sender: str, tag: bytes, stream: bytes, token: bytes) -> None:
-        session = self._of(tag)
-        store = session.keeper.store if session is not None and session.keeper is not None else None
-        if isinstance(store, SharedEventStore):
-            local = stream.decode("ascii").partition("-")[0]
-            if store.followed.get(local) == (sender, token):
-                del store.followed[local]
-
-    def _more(self, store: SharedEventStore, stream: str) -> None:
-        """A stream that is followed has more; told once a turn of the loop."""
-        worker, token = store.followed[stream]
-        if token not in self._due:
-            self._due.add(token)
-            self.runtime.call_soon(lambda: self._poke(store, stream, worker, token))
-
-    def _poke(self, store: SharedEventStore, stream: str, worker: str, token: bytes) -> None:
-        self._due.discard(token)
-        self.wire.tell(worker, _POKE, token, b"%d" % store.last, RUNNING)
-
-    def _poked(self, sender: str, token: bytes, number: bytes, state: bytes) -> None:
-        follower = self._followers.get(token)
-        if follower is not None:
-            follower.poked(int(number), state)
-        self.wire.answered(token, state)
-
-    def _moved(self, sender: str, token: bytes) -> None:
-        follower = self._followers.pop(token, None)
-        if follower is not None:
-            follower.end()
-
     # --- other processes ----------------------------------------------------------------------------
-
-    def new_token(self) -> bytes:
-        """One that nothing else of this process has."""
-        return b"%d" % self.wire.new_number()
 
     def _of(self, tag: bytes) -> StreamSharing | None:
         return self.sessions.get(tag.decode("ascii"))
 
     def _died(self, worker: str) -> None:
         self.wire.died(worker)
-        for follower in [each for each in self._followers.values() if each.at.worker == worker]:
-            follower.worker_died()
+        self.posts.died(worker)
         for session in [each for each in self.sessions.values() if each.owner == worker and each.away]:
-            session.owner, session.held = "", False
-            if session.mux is not None:
-                for call in list(session.mux.pending.values()):
-                    if type(call.sink) is FrameSink:
-                        call.fail(ConnectionClosed("the process that held the client's stream has ended"))
-            if session.streams:
-                self.runtime.spawn(self._take_back(session))
+            self._disowned(session)
 
     def _gap(self) -> None:
         """Messages were lost: owners may be others, and there may be more to read."""
         self.runtime.spawn(self._look_at_owners())
-        for follower in list(self._followers.values()):
-            follower.poked(0, RUNNING)
+        self.posts.look()
 
     async def _look_at_owners(self) -> None:
         for session in list(self.sessions.values()):
@@ -450,6 +393,30 @@ class SharedStreams:
                 return  # there will be another gap
             if kept is not None and kept[1] != self.backplane.worker:
                 self._own(kept[1], session.tag.encode(), b"%d" % kept[0], b"1")
+
+    def _emptied(self) -> None:
+        """Everything that was kept is gone. Sessions write their records anew; who owns them is told with that."""
+        self.ledger.clear()
+        self.runtime.spawn(self._keep_owners([each for each in self.sessions.values() if each.owned and each.epoch]))
+
+    async def _keep_owners(self, sessions: list[StreamSharing]) -> None:
+        for _ in range(_TRIES):
+            left = []
+            for session in sessions:
+                part = _write_owner(session.epoch, self.backplane.worker)
+                try:
+                    if session.owned and not session.ended and not await self.backplane.put_part(
+                        session.record, OWNER_PART, part
+                    ):
+                        left.append(session)  # its record is not there yet
+                except BackplaneLost:
+                    return
+            sessions = left
+            if not sessions:
+                return
+            over = self.runtime.create_future()
+            self.runtime.call_at(self.runtime.time() + _AGAIN, lambda over=over: over.done() or over.set_result(None))
+            await over
 
     def _reached(self, available: bool) -> None:
         """The backplane can be reached again: what waits for an owner may find it."""

@@ -27,7 +27,7 @@ class Wire:
     def __init__(self, backplane: Backplane, runtime: Runtime, verbs: dict[bytes, Callable[..., None]]) -> None:
         self.backplane = backplane
         self._runtime = runtime
-        self._verbs = verbs
+        self.verbs = verbs
         self._numbers = itertools.count(1)
         self._asked: dict[bytes, Any] = {}
         """Futures of those who wait for an answer, by token."""
@@ -97,6 +97,6 @@ class Wire:
 
     def _received(self, sender: str, parts: list[bytes]) -> None:
         self._seen[sender] = self._runtime.time()
-        verb = self._verbs.get(parts[0])
+        verb = self.verbs.get(parts[0])
         if verb is not None:  # an unknown one is of another release
             verb(sender, *parts[1:])
