@@ -73,6 +73,9 @@ cdef class Runtime:
     cdef public object observer          # is told of every message (see mux/observer.py), or None
     cdef readonly Py_ssize_t in_flight   # over all muxes of this runtime
     cdef Py_ssize_t max_in_flight
+    cdef readonly long long requests     # of peers, begun so far
+    cdef long long goal                  # `requests` at which `on_goal` is called, once
+    cdef object on_goal
     cdef dict waiting                    # muxes with parked requests that the bound above holds, oldest first
     cdef readonly set links              # server's connections: `unsent_bytes`, shed()
     cdef Py_ssize_t max_unsent
@@ -84,6 +87,12 @@ cdef class Runtime:
     cdef int fault(self, str message, object exc) except -1
     cdef int admit(self) except -1
     cdef int sending(self, Py_ssize_t n) except -1
+    cdef int reached(self) except -1
+
+    cdef inline int begun(self) except -1:
+        # A request of a peer begins.
+        self.requests += 1
+        return self.reached() if self.requests == self.goal else 0
 
 
 cdef class Revision:

@@ -195,6 +195,7 @@ cdef class Mux:
     cdef int begin(self, Handler handler, Revision revision, const hr_envelope *env, Sink sink) except -1:
         """Runs the handler's first step. Whatever it does, the request is answered once."""
         cdef Exchange ex
+        self.runtime.begun()
         if self.runtime.observer is not None:
             return observe(self, handler, revision, env, sink)
         ex = Exchange.__new__(Exchange)

@@ -90,6 +90,20 @@ cdef class Runtime:
         self.meter = meter
         meter.attached(self)
 
+    def call_at_request(self, long long number, on_goal):
+        """Has `on_goal()` called soon after that many requests have begun; at once where they have already."""
+        self.goal = number
+        self.on_goal = on_goal
+        if number <= self.requests:
+            self.reached()
+
+    cdef int reached(self) except -1:
+        cdef object on_goal = self.on_goal
+        self.goal = 0
+        self.on_goal = None
+        self.call_soon(on_goal)
+        return 0
+
     def weigh(self):
         """Ends the connections that hold the most output until all of them hold no more than the bound."""
         cdef Py_ssize_t total = 0

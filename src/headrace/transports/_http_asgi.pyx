@@ -102,6 +102,7 @@ cdef class AppLink(GateLink):
         """Behind a head; returns how much of [p, p + n) belonged to its body and was taken."""
         cdef AsgiRequest app = self.app
         cdef Py_ssize_t used = 0
+        self.endpoint.runtime.begun()
         if self.is_chunked:
             memset(&self.chunked, 0, sizeof(hr_chunked))
         if not app.whole and n:

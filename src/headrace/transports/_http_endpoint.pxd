@@ -50,6 +50,8 @@ cdef class Endpoint:
     cdef public object health            # transports.health.Health, or None: its paths are like others
     cdef public bint closing             # answers carry Connection: close
     cdef public object on_empty          # called when the last link is gone while closing
+    cdef public object on_lost           # called when a link is gone, or None
+    cdef public object hand_over         # (descriptor, link) -> whether another process goes on with it, or None
     cdef readonly set links
     cdef readonly Py_ssize_t served      # links that are not refusals
     cdef hr_http1_limits head_limits
@@ -74,6 +76,7 @@ cdef class Endpoint:
     cdef Py_ssize_t buffered             # bytes held by request bodies that are being received
     cdef Py_ssize_t max_buffered
 
+    cdef int left(self, link, bint counted) except -1
     cdef bint path_is(self, const char *p, size_t n) noexcept
     cdef bytes host_ok(self, bytes value)
     cdef bytes type_ok(self, bytes value)
@@ -96,7 +99,7 @@ cdef class Connection:
     cdef bint output_full
     cdef Py_ssize_t large                # size of a buffer that the transport may hold whole
     cdef list drain_waiters
-    cdef object came                     # the Whence of the connection; None: nobody has asked yet
+    cdef readonly object came             # the Whence of the connection; None: nobody has asked yet
     cdef object told                     # the same of this request, as a trusted proxy says; None: as `came`
     cdef int hears                       # the peer is a trusted proxy: 1; it is none: -1; 0: not looked at yet
 
@@ -105,6 +108,7 @@ cdef class Connection:
     cdef Outbuf queue(self)
     cdef int wake(self) except -1
     cdef int send_queued(self) except -1
+    cdef bint goes_on(self) except -1
     cdef bint holds(self) except -1
     cdef bint overfull(self) except -1
     cdef int release_waiters(self) except -1

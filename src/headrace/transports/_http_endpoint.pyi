@@ -18,6 +18,8 @@ class Endpoint:
     beside: Any
     trusted: Trusted | None
     on_empty: Callable[[], Any] | None
+    on_lost: Callable[[], Any] | None
+    hand_over: Callable[[int, Any], bool] | None
     def __init__(
         self, server: Any, *, door: Any = None, sessions: Any = None, guards: Any, path: str | None,
         json_only: bool = False,
@@ -64,5 +66,7 @@ class Connection:
     def client(self) -> tuple[str, int] | None: ...
     @property
     def scheme(self) -> str: ...
+    @property
+    def came(self) -> Whence | None: ...
     def came_from(self, whence: Whence) -> None: ...
     def flush(self) -> None: ...

@@ -37,8 +37,20 @@ cdef extern from *:
         return -1;
     #endif
     }
+    /* Whether something has come that nobody has read. */
+    static int hr_input_waits(int fd)
+    {
+    #ifndef _WIN32
+        char c;
+        return recv(fd, &c, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+    #else
+        (void)fd;
+        return 0;
+    #endif
+    }
     """
     Py_ssize_t hr_send_now(int fd, const char *p, Py_ssize_t n) noexcept
+    bint hr_input_waits(int fd) noexcept
 
 __all__ = ("Endpoint",)
 
@@ -177,6 +189,18 @@ cdef class Endpoint:
             except Exception as exc:
                 self.runtime.report("a connection could not be checked", exc)
         return len(self.links)
+
+    cdef int left(self, link, bint counted) except -1:
+        """A link has lost its connection."""
+        self.links.discard(link)
+        self.runtime.links.discard(link)
+        if counted:
+            self.served -= 1
+        if self.on_lost is not None:
+            self.on_lost()
+        if self.closing and not self.links and self.on_empty is not None:
+            self.on_empty()
+        return 0
 
     cdef bint path_is(self, const char *p, size_t n) noexcept:
         """The target names this endpoint; a query and one slash behind it are ignored (B58)."""
@@ -351,6 +375,17 @@ cdef class Connection:
         elif len(self.endpoint.pool) < POOL_SIZE:
             self.endpoint.pool.append(out)
         return self.endpoint.runtime.sending(n)
+
+    cdef bint goes_on(self) except -1:
+        """The endpoint is closing, this connection idle, and no answer has said that it ends. Where other processes
+        go on serving, it is handed to one of them, or, where that cannot be done, kept for one request more, whose
+        answer says so; elsewhere it is kept for a request that is here already. False: it has to end."""
+        cdef object hand_over = self.endpoint.hand_over
+        if hand_over is None:
+            return self.fd >= 0 and hr_input_waits(self.fd)
+        if self.fd >= 0 and not self.transport.get_write_buffer_size() and hand_over(self.fd, self):
+            self.abort()
+        return True
 
     cdef bint holds(self) except -1:
         """Whether the transport still has something to send."""

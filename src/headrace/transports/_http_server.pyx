@@ -58,7 +58,7 @@ cdef class HttpLink(AppLink):
         self.since = ep.tick
         ep.links.add(self)
         ep.runtime.links.add(self)
-        if ep.closing or ep.served >= ep.max_connections:
+        if ep.served >= ep.max_connections or (ep.closing and not self.goes_on()):
             if len(ep.links) > 2 * ep.max_connections:
                 self.abort()
                 return
@@ -108,13 +108,8 @@ cdef class HttpLink(AppLink):
         self.transport = None
         self.write = None
         self.fd = -1
-        ep.links.discard(self)
-        ep.runtime.links.discard(self)
-        if self.counted:
-            self.counted = False
-            ep.served -= 1
-        if ep.closing and not ep.links and ep.on_empty is not None:
-            ep.on_empty()
+        ep.left(self, self.counted)
+        self.counted = False
 
     def pause_writing(self):
         self.output_full = True
@@ -261,7 +256,7 @@ cdef class HttpLink(AppLink):
             if self.size > self.off:
                 if not self.output_full:
                     self.go_on()
-            elif self.eof or self.endpoint.closing:
+            elif self.eof or (self.endpoint.closing and not self.goes_on()):
                 return self.shut()
         elif self.phase == APP:
             if self.eof and self.size == self.off and not self.app.whole:
@@ -528,7 +523,8 @@ cdef class HttpLink(AppLink):
     def retire(self):
         """The endpoint is closing: an idle connection ends now, others after their answer."""
         if self.phase == IDLE and self.size == self.off:
-            self.shut()
+            if not self.goes_on():
+                self.shut()
         elif self.phase == BUSY and self.current is not None:
             self.current.retire()
 

@@ -57,6 +57,8 @@ class Arrivals:
         proxy_protocol: bool,
     ) -> None:
         self.sockets: list[socket.socket] = []
+        self.gone: Callable[[], object] | None = None
+        """Called when one has ended before it was a connection of the endpoint."""
         self._connect = connect
         self._room = room
         self._runtime = runtime
@@ -112,6 +114,8 @@ class Arrivals:
         if not self._room():
             self._runtime.refused("max_connections")
             sock.close()
+            if self.gone is not None:
+                self.gone()
             return
         sock.setblocking(False)
         task = self._loop.create_task(self._arrive(sock))
@@ -121,6 +125,7 @@ class Arrivals:
     async def _arrive(self, sock: socket.socket) -> None:
         kind = "proxy_header"
         ours = True
+        made = False
         until = self._loop.time() + self._timeout
         try:
             link = self._connect()
@@ -137,6 +142,7 @@ class Arrivals:
                 options = {"ssl": context_of(self._tls), "ssl_handshake_timeout": patience}
             ours = False
             await self._loop.connect_accepted_socket(lambda: link, sock, **options)
+            made = True
         except TimeoutError:
             self._refused("handshake_timeout", f"no more within {self._timeout:g} s")
         except ProxyHeaderError as exc:
@@ -152,6 +158,8 @@ class Arrivals:
         finally:
             if ours:
                 sock.close()
+            if not made and self.gone is not None:
+                self.gone()
 
     def _whence(self, sock: socket.socket, announced: Announced) -> Whence:
         host, port = announced.host, announced.port

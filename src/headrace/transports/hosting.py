@@ -12,6 +12,7 @@ from headrace.transports.address import http_address, parse_address
 from headrace.transports.framing import LINES, Framing, link_class
 from headrace.transports.health import Health, health_of
 from headrace.transports.http_options import HttpOptions, check_options
+from headrace.transports.intake import offer, taken
 from headrace.transports.run import run_until_stopped, start_made
 from headrace.transports.shield import shielded
 
@@ -62,11 +63,13 @@ async def serve(
     stdio = _wants_stdio(http=http, unix=unix, tcp=tcp, stdio=stdio)
     http_at = http_address(http) if http is not None else None
     tcp_at = parse_address(tcp) if tcp is not None else None
+    intake = taken()
     async with server.running(), _Listeners(health) as listeners:
         addresses: list[str] = []
         if http_at is not None:
             from headrace.transports.http_server import place_of, serve_http
 
+            offer(intake)
             listener = await serve_http(server, **place_of(http_at), **options)
             listeners.add(listener)
             addresses += listener.addresses if http_at.kind == "systemd" else [listener.url]
@@ -74,10 +77,12 @@ async def serve(
             from headrace.transports.stream import serve_lines
 
             if unix is not None:
+                offer(intake)
                 lines = await serve_lines(server, unix=unix, framing=framing)
                 listeners.add(lines)
                 addresses += lines.addresses
             if tcp_at is not None:
+                offer(intake)
                 lines = await serve_lines(server, host=tcp_at[0], port=tcp_at[1], framing=framing)
                 listeners.add(lines)
                 addresses += lines.addresses

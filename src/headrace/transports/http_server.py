@@ -20,9 +20,11 @@ from headrace.transports._http_endpoint import Endpoint
 from headrace.transports._http_server import HttpLink
 from headrace.transports.address import HttpAddress, format_address, is_loopback
 from headrace.transports.arrivals import Arrivals, listening_sockets, several
+from headrace.transports.forwarded import Whence
 from headrace.transports.guards import Guards
 from headrace.transports.health import health_of
 from headrace.transports.http_options import HttpOptions, check_options, trusted_of
+from headrace.transports.intake import Adopting, Intake, offered, taken
 from headrace.transports.stream import remove_stale_socket
 
 if TYPE_CHECKING:
@@ -37,9 +39,7 @@ __all__ = ("HttpListener", "bound_to", "listen", "open_endpoint", "place_of", "s
 class HttpListener:
     """A listening HTTP endpoint; see :func:`serve_http`. ``guest`` is the application beside it."""
 
-    def __init__(
-        self, server: Any, endpoint: Endpoint, path: str, tls: bool, guest: Guest | None = None
-    ) -> None:
+    def __init__(self, server: Any, endpoint: Endpoint, path: str, tls: bool, guest: Guest | None = None) -> None:
         self.endpoint = endpoint
         self._guest = guest
         self._server = server
@@ -48,6 +48,8 @@ class HttpListener:
         self._unix: str | None = None
         self._listeners: list[asyncio.AbstractServer | Arrivals] = []
         self.arrivals: Arrivals | None = None
+        self._intake: Intake | None = None
+        self._adopting: Adopting | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._slow = False
         self._sweep_at = 0.0
@@ -103,13 +105,40 @@ class HttpListener:
             self._unix = unix
             self._names = [f"unix:{unix}"]
         else:
-            self._names += [self._name(sock) for sock in listener.sockets]  # type: ignore[union-attr]
+            self._names += [self._name(sock.getsockname()) for sock in listener.sockets]  # type: ignore[union-attr]
 
-    def _name(self, sock: socket.socket) -> str:
-        at = sock.getsockname()
+    def _name(self, at: Any) -> str:
         if isinstance(at, tuple):
             return f"{self._scheme}://{format_address(*at[:2])}{self._path}"
         return f"unix:{at.decode().replace(chr(0), '@', 1) if isinstance(at, bytes) else at}"
+
+    def take_in(self, intake: Intake) -> None:
+        """Listens nowhere: ``intake`` gives the connections. Raises UsageError where it has none for HTTP."""
+        self._adopting = Adopting(intake)
+        if self.arrivals is not None:
+            self.arrivals.gone = intake.lost
+        intake.register("http", self, self.endpoint.runtime)
+        self._names = [self._name(name) for name in intake.names("http")]
+        self._intake = intake
+        self.endpoint.on_lost = intake.lost
+
+    def adopt(self, sock: socket.socket, about: dict[str, Any] | None = None) -> None:
+        """Serves a connection that another process has accepted, see :mod:`headrace.transports.intake`."""
+        assert self._adopting is not None
+        if about is not None:
+            # It has been HTTP already: what announced it was read by the process that had it before.
+            link = self.connect()
+            if "came" in about:
+                link.came_from(Whence(*about["came"]))
+            self._adopting.adopt(lambda: link, sock)
+        elif self.arrivals is not None:
+            self.arrivals.take(sock)
+        else:
+            self._adopting.adopt(self.connect, sock)
+
+    def _hand_over(self, fd: int, link: HttpLink) -> bool:
+        assert self._intake is not None
+        return self._intake.hand_over("http", fd, {} if link.came is None else {"came": list(link.came)})
 
     def connect(self) -> Any:
         """The protocol of a new connection."""
@@ -153,6 +182,8 @@ class HttpListener:
 
     async def _close(self) -> None:
         endpoint = self.endpoint
+        if self._intake is not None and self._intake.handing_over:
+            endpoint.hand_over = self._hand_over
         endpoint.closing = True
         if endpoint.health is not None:
             endpoint.health.draining()
@@ -161,8 +192,17 @@ class HttpListener:
         if self._unix is not None:
             with contextlib.suppress(OSError):
                 os.unlink(self._unix)
+        if endpoint.mux is not None:
+            endpoint.mux.gate.ending()
+        until = self._loop.time() + self._server.limits.drain_timeout
+        for link in list(endpoint.links):
+            link.retire()
+        # Where others go on, no connection that has come here is turned away.
+        patience = self._server.limits.drain_timeout if endpoint.hand_over is not None else 0.0
+        if self._adopting is not None:
+            await self._adopting.settled(self._server.limits.drain_timeout)
         if self.arrivals is not None:
-            await self.arrivals.settled(0.0)
+            await self.arrivals.settled(patience)
         empty = self._loop.create_future()
 
         def on_empty() -> None:
@@ -170,13 +210,9 @@ class HttpListener:
                 empty.set_result(None)
 
         endpoint.on_empty = on_empty
-        if endpoint.mux is not None:
-            endpoint.mux.gate.ending()
-        until = self._loop.time() + self._server.limits.drain_timeout
-        for link in list(endpoint.links):
-            link.retire()
         if endpoint.links:
-            await asyncio.wait([empty], timeout=self._server.limits.drain_timeout)
+            await asyncio.wait([empty], timeout=max(until - self._loop.time(), 0.0))
+        endpoint.hand_over = None
         if endpoint.sessions is not None:
             endpoint.sessions.close()
         if endpoint.legacy is not None:
@@ -227,10 +263,11 @@ async def serve_http(
     Raises OSError when the address cannot be had, :class:`UsageError` for wrong arguments.
     """
     check_options(options)
-    if sum(given is not None for given in (host, unix, sock)) != 1:
+    intake = taken()
+    if intake is None and sum(given is not None for given in (host, unix, sock)) != 1:
         raise UsageError("serve_http needs one of host, unix and sock")
     tls = options.get("ssl")
-    endpoint = open_endpoint(server, bound_to(host, sock), options)
+    endpoint = open_endpoint(server, bound_to(host, sock, intake), options)
     guest = None
     if (beside := options.get("beside")) is not None:
         from headrace.transports.asgi.host import Guest
@@ -240,6 +277,7 @@ async def serve_http(
     listener = HttpListener(server, endpoint, options.get("path", "/mcp"), tls is not None, guest)
     await listen(
         listener,
+        intake,
         host=host,
         port=port,
         unix=unix,
@@ -256,6 +294,7 @@ async def serve_http(
 
 async def listen(
     listener: HttpListener,
+    intake: Intake | None,
     *,
     host: str | None,
     port: int | None,
@@ -266,7 +305,8 @@ async def listen(
     backlog: int,
     proxy_protocol: bool = False,
 ) -> None:
-    """Starts the application of ``listener``, if it has one, then accepts connections. Raises what hinders that."""
+    """Starts the application of ``listener``, if it has one, then accepts connections, or has ``intake`` give them.
+    Raises what hinders that."""
     if ssl is not None or proxy_protocol:
         listener.open_door(ssl, proxy_protocol)
     loop = asyncio.get_running_loop()
@@ -274,6 +314,9 @@ async def listen(
     if guest is not None:
         await guest.start()
     try:
+        if intake is not None:
+            listener.take_in(intake)
+            return
         if unix is not None:
             remove_stale_socket(unix)
         if listener.arrivals is not None:
@@ -311,16 +354,23 @@ def place_of(address: HttpAddress) -> dict[str, Any]:
         return {"host": address.host, "port": address.port}
     if address.kind == "unix":
         return {"unix": address.path}
+    if offered():
+        return {}  # whoever accepts has them
     from headrace.transports.passed import passed_sockets
 
     return {"sock": passed_sockets(address)}
 
 
-def bound_to(host: str | None, sock: socket.socket | Sequence[socket.socket] | None) -> str | None:
+def bound_to(
+    host: str | None, sock: socket.socket | Sequence[socket.socket] | None, intake: Intake | None
+) -> str | None:
     """The host that is listened on, None for a unix socket alone; of several the one that others reach."""
     if sock is None:
-        return host
-    names = [each.getsockname() for each in several(sock)]
+        if host is not None or intake is None:
+            return host
+        names: list[Any] = list(intake.names("http"))
+    else:
+        names = [each.getsockname() for each in several(sock)]
     hosts = [name[0] for name in names if isinstance(name, tuple)]
     return next((each for each in hosts if not is_loopback(each)), hosts[0] if hosts else None)
 

@@ -18,6 +18,7 @@ from headrace.errors import ConnectFailed, UsageError
 from headrace.transports._link import LineLink
 from headrace.transports.address import LOOPBACK, format_address, why_not_connected
 from headrace.transports.framing import LINES, Framing, link_class
+from headrace.transports.intake import Adopting, Intake, taken
 from headrace.transports.tap import tapped
 
 if TYPE_CHECKING:
@@ -37,6 +38,9 @@ class LineListener:
         self._links: set[LineLink] = set()
         self._listener: asyncio.AbstractServer | None = None
         self._path: str | None = None
+        self._intake: Intake | None = None
+        self._adopting: Adopting | None = None
+        self._names: list[str] = []
         self._empty: asyncio.Future[None] | None = None
 
     @property
@@ -44,7 +48,8 @@ class LineListener:
         """Where it listens, as ``unix:PATH`` or ``tcp:HOST:PORT``."""
         if self._path is not None:
             return [f"unix:{self._path}"]
-        assert self._listener is not None
+        if self._listener is None:
+            return list(self._names)
         return [f"tcp:{format_address(*s.getsockname()[:2])}" for s in self._listener.sockets]  # type: ignore[attr-defined]
 
     @property
@@ -52,15 +57,32 @@ class LineListener:
         """Open connections."""
         return len(self._links)
 
+    def take_in(self, kind: str, intake: Intake) -> None:
+        """Listens nowhere: ``intake`` gives the connections of ``kind`` (unix, tcp). Raises UsageError where it has
+        none."""
+        self._adopting = Adopting(intake)
+        intake.register(kind, self, self._server.runtime)
+        self._names = [
+            f"unix:{name}" if isinstance(name, str) else f"tcp:{format_address(*name)}" for name in intake.names(kind)
+        ]
+        self._intake = intake
+
+    def adopt(self, sock: socket.socket, about: dict[str, Any] | None = None) -> None:
+        """Serves a connection that another process has accepted, see :mod:`headrace.transports.intake`."""
+        assert self._adopting is not None
+        self._adopting.adopt(self._connect, sock)
+
     def _connect(self) -> Any:
         if len(self._links) >= self._server.limits.max_connections:
             self._server.runtime.refused("max_connections")
-            return _Refused()
+            return _Refused(self._intake)
         session, mux = self._server.new_session()
         link: LineLink
 
         def lost(exc: Exception) -> None:
             self._links.discard(link)
+            if self._intake is not None:
+                self._intake.lost()
             if not self._links and self._empty is not None and not self._empty.done():
                 self._empty.set_result(None)
 
@@ -76,12 +98,17 @@ class LineListener:
         if self._path is not None:
             with contextlib.suppress(OSError):
                 os.unlink(self._path)
+        until = asyncio.get_running_loop().time() + self._server.limits.drain_timeout
         for link in list(self._links):
             link.drain()
+        if self._adopting is not None:
+            await self._adopting.settled(self._server.limits.drain_timeout)
+            for link in list(self._links):
+                link.drain()
         if self._links:
             self._empty = asyncio.get_running_loop().create_future()
             # The links give up by themselves; the margin is for a peer that does not read.
-            await asyncio.wait([self._empty], timeout=self._server.limits.drain_timeout + 1)
+            await asyncio.wait([self._empty], timeout=max(until - asyncio.get_running_loop().time(), 0.0) + 1)
             for link in list(self._links):
                 link.abort()
 
@@ -89,8 +116,15 @@ class LineListener:
 class _Refused(asyncio.Protocol):
     """Over max_connections: closed at once."""
 
+    def __init__(self, intake: Intake | None) -> None:
+        self._intake = intake
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._intake is not None:
+            self._intake.lost()
 
 
 def remove_stale_socket(path: str) -> None:
@@ -120,6 +154,10 @@ async def serve_lines(
     ``new_session()`` and ``limits``. Raises OSError when the address cannot be had."""
     loop = asyncio.get_running_loop()
     listener = LineListener(server, framing)
+    intake = taken()
+    if intake is not None:
+        listener.take_in("tcp" if unix is None else "unix", intake)
+        return listener
     if unix is not None:
         remove_stale_socket(unix)
         listener._listener = await loop.create_unix_server(listener._connect, unix)

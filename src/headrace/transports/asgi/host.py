@@ -20,6 +20,7 @@ from headrace.transports.forwarded import Trusted
 from headrace.transports.guards import Guards
 from headrace.transports.hosting import hosted
 from headrace.transports.http_server import HttpListener, bound_to, listen
+from headrace.transports.intake import taken
 from headrace.transports.runtime import make_runtime
 
 if TYPE_CHECKING:
@@ -209,12 +210,13 @@ async def serve(
     application says that it failed to start, OSError when the address cannot be had, :class:`UsageError` for wrong
     arguments.
     """
-    if sum(given is not None for given in (host, unix, sock)) != 1:
+    intake = taken()
+    if intake is None and sum(given is not None for given in (host, unix, sock)) != 1:
         raise UsageError("serve needs one of host, unix and sock")
     log = log or logging.getLogger("headrace.asgi")
     alone = _Alone(limits, log)
     guest = Guest(app, alone.runtime, log, root_path)
-    endpoint = Endpoint(alone, guards=Guards(bound_to(host, sock), allowed_hosts=allowed_hosts), path=None)
+    endpoint = Endpoint(alone, guards=Guards(bound_to(host, sock, intake), allowed_hosts=allowed_hosts), path=None)
     endpoint.beside = guest.host
     if forwarded_allow_ips:
         endpoint.trusted = Trusted(forwarded_allow_ips, forwarded_header)
@@ -223,6 +225,7 @@ async def serve(
     listener = HttpListener(alone, endpoint, "", ssl is not None, guest)
     await listen(
         listener,
+        intake,
         host=host,
         port=port,
         unix=unix,
