@@ -61,11 +61,16 @@ class Guest:
         """Replaces the bounds before it is served."""
         self.limits = limits
 
+    @property
+    def sessions_stay(self) -> str:
+        """Why other processes cannot go on with them."""
+        return f"a session of this {self._kind.name} lives in its process"
+
     def check(self, options: dict[str, Any], typed: set[str]) -> None:
         """Raises click.UsageError for what cannot be had for this kind of server."""
         if "sealed_sessions" in typed:
             raise click.UsageError(
-                f"--sealed-sessions: a session of this {self._kind.name} lives in its process; use --stateless"
+                f"--sealed-sessions: {self.sessions_stay}; use --stateless"
             )
 
     async def serve(

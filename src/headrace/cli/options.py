@@ -44,11 +44,16 @@ class _LimitOption(click.Option):
     pass
 
 
+_ALSO = {"drain_timeout": ("--grace",)}
+"""Other names of limits."""
+
+
 def limit_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Adds one option for every bound of :class:`headrace.limits.Limits`."""
     for name, kind, default in reversed(limits.describe()):
         function = click.option(
             f"--{name.replace('_', '-')}",
+            *_ALSO.get(name, ()),
             name,
             cls=_LimitOption,
             type=kind,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from typing import Any
 
@@ -12,6 +13,7 @@ from headrace.cli.app import Failure
 from headrace.cli.options import GroupedCommand, limit_options, limits_of
 from headrace.cli.serving import GROUPS, Plan, serve_options
 from headrace.cli.serving.logs import logging_to_stderr
+from headrace.cli.serving.workers import FD_VARIABLE
 from headrace.cli.target import load_server
 
 __all__ = ("command",)
@@ -27,9 +29,11 @@ low-level Server) and of FastMCP are hosted as they are, and so is an ASGI appli
   headrace serve weather:app --http 127.0.0.1:8000
   headrace serve weather.py --http 8000 --unix /run/weather.sock
   headrace serve weather.py --http 0.0.0.0:8000 --allow-host weather.example.com
+  headrace serve weather.py --http 8000 --workers auto
 
 On a socket one line on stderr tells when it is ready. On stdio the server ends with its input; on a
-socket at Ctrl-C or SIGTERM, when requests in flight have been answered (--drain-timeout).
+socket at Ctrl-C or SIGTERM, when requests in flight have been answered (--grace). With --workers, SIGHUP
+replaces the processes one by one: no connection is refused, no call fails.
 """
 
 
@@ -43,8 +47,16 @@ def command(ctx: click.Context, /, target: str, **options: Any) -> int:
     if ctx.obj is not None:
         raise click.UsageError("serve takes a TARGET, not a command behind '--'", ctx)
     plan = Plan(ctx, target, options)
+    if FD_VARIABLE in os.environ:
+        from headrace.hosting.worker import current
+
+        plan.worker = current()
     for group in GROUPS:
         group.check(plan)
+    if options["workers"] is not None and plan.worker is None:
+        from headrace.cli.serving.supervise import supervise
+
+        return supervise(plan, GROUPS)
     at_terminal = sys.stdin is not None and sys.stdin.isatty()  # asked before standard input is taken over
     with contextlib.ExitStack() as stack:
         claimed = None

@@ -7,13 +7,17 @@ import contextlib
 import logging
 import os
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from typing import TYPE_CHECKING
 
 import click
 
 from headrace.cli.app import Failure, complain
 from headrace.cli.serving.plan import Group, Plan
 from headrace.transports import systemd
+
+if TYPE_CHECKING:
+    from headrace.hosting.supervisor import Supervisor
 
 __all__ = ("group",)
 
@@ -89,52 +93,68 @@ class _Front(Group):
             plan.http["forwarded_header"] = options["forwarded_header"]
 
     def ready(self, plan: Plan, addresses: list[str]) -> None:
-        if supervised():
-            return
+        if plan.worker is not None:
+            return  # its supervisor speaks with the service manager, and reloads by starting others
         where = ", ".join(addresses)
-        systemd.notify(f"READY=1\nSTATUS=serving {plan.server.name if plan.server else ''} on {where}")
+        systemd.notify(f"READY=1\nSTATUS=serving {plan.server.name if plan.server else plan.target} on {where}")
 
     def stopping(self, plan: Plan) -> None:
-        if not supervised():
+        if plan.worker is None:
             systemd.notify("STOPPING=1\nSTATUS=finishing what is in flight")
 
     @contextlib.asynccontextmanager
     async def around(self, plan: Plan) -> AsyncIterator[None]:
-        if supervised():
+        if plan.worker is not None:
             yield
             return
         loop = asyncio.get_running_loop()
         certificate = plan.http.get("ssl")
-        interval = systemd.watchdog_interval()
-        timer: asyncio.TimerHandle | None = None
-
-        def alive() -> None:
-            """Told from the loop that serves: what blocks the loop keeps it from being told."""
-            nonlocal timer
-            assert interval is not None
-            systemd.notify("WATCHDOG=1")
-            timer = loop.call_later(interval / 2, alive)
-
         # Without either a SIGHUP means what it means to any program: its terminal is gone.
         reloads = hasattr(signal, "SIGHUP") and (certificate is not None or bool(os.environ.get("NOTIFY_SOCKET")))
         if reloads:
             loop.add_signal_handler(signal.SIGHUP, _reload, certificate)
-        if interval is not None:
-            alive()
         try:
-            yield
+            with _watchdog():
+                yield
         finally:
-            if timer is not None:
-                timer.cancel()
             if reloads:
                 loop.remove_signal_handler(signal.SIGHUP)
                 signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the end is near: it must not become a sudden one
 
+    @contextlib.asynccontextmanager
+    async def around_workers(self, plan: Plan, supervisor: Supervisor) -> AsyncIterator[None]:
+        supervisor.on_roll = _rolls
+        with _watchdog():
+            yield
 
-def supervised() -> bool:
-    """Whether this process is a worker: then its supervisor speaks with the service manager, and reloads by starting
-    others."""
-    return "HEADRACE_WORKER_FD" in os.environ
+
+def _rolls(begins: bool) -> None:
+    if begins:
+        systemd.reloading()
+    else:
+        systemd.notify("READY=1")
+
+
+@contextlib.contextmanager
+def _watchdog() -> Iterator[None]:
+    """Tells the service manager again and again that the loop runs: what blocks the loop keeps it from being told."""
+    loop = asyncio.get_running_loop()
+    interval = systemd.watchdog_interval()
+    timer: asyncio.TimerHandle | None = None
+
+    def alive() -> None:
+        nonlocal timer
+        assert interval is not None
+        systemd.notify("WATCHDOG=1")
+        timer = loop.call_later(interval / 2, alive)
+
+    if interval is not None:
+        alive()
+    try:
+        yield
+    finally:
+        if timer is not None:
+            timer.cancel()
 
 
 def _reload(certificate: object) -> None:

@@ -16,6 +16,8 @@ from click.core import ParameterSource
 if TYPE_CHECKING:
     from headrace.cli.guest import AsgiGuest, Guest
     from headrace.hosting.metrics import Metrics
+    from headrace.hosting.supervisor import Supervisor
+    from headrace.hosting.worker import Worker
     from headrace.server.app import Server
     from headrace.transports.health import Health
 
@@ -30,6 +32,10 @@ class Plan:
         self.target = target
         self.options = options
         self.server: Server | Guest | AsgiGuest | None = None
+        self.worker: Worker | None = None
+        """This process as a worker of ``--workers``, which serves what another process accepts."""
+        self.supervisor: Supervisor | None = None
+        """That other process has it: it never loads the server."""
         self.http: dict[str, Any] = {}
         """Options of the HTTP endpoint, see :class:`headrace.transports.http_options.HttpOptions`."""
         self.health: Health | None = None
@@ -65,12 +71,17 @@ class Group:
         """Writes down what the options mean, now that ``plan.server`` is known. Raises as :meth:`check`."""
 
     def ready(self, plan: Plan, addresses: list[str]) -> None:
-        """All addresses accept connections now."""
+        """All addresses accept connections now. Called in the supervisor too, when all workers are ready."""
 
     def stopping(self, plan: Plan) -> None:
-        """A signal ended the serving: from now on it drains."""
+        """A signal, or the supervisor, ended the serving: from now on it drains. Called in the supervisor too."""
 
     @contextlib.asynccontextmanager
     async def around(self, plan: Plan) -> AsyncIterator[None]:
         """Runs on the server's loop around its serving: entered before anything is opened, left when all is closed."""
+        yield
+
+    @contextlib.asynccontextmanager
+    async def around_workers(self, plan: Plan, supervisor: Supervisor) -> AsyncIterator[None]:
+        """The same in the supervisor: entered before the first worker starts, left when all have ended."""
         yield

@@ -28,12 +28,16 @@ def host(plan: Plan, groups: Sequence[Group], *, claimed: Any, at_terminal: bool
 
     server, options = plan.server, plan.options
     assert server is not None
+    worker = plan.worker
     where = {name: options[name] for name in ("http", "unix", "tcp")}
 
     def ready(addresses: list[str]) -> None:
         start_made()
         for group in groups:
             group.ready(plan, addresses)
+        if worker is not None:
+            worker.ready(server.name, addresses, grace=server.limits.drain_timeout)
+            return
         for address in addresses:
             if address != "stdio":
                 complain(f"serving {server.name} on {address}")
@@ -51,16 +55,23 @@ def host(plan: Plan, groups: Sequence[Group], *, claimed: Any, at_terminal: bool
         status = 1
         try:
             hosting = server.serve if isinstance(server, Guest | AsgiGuest) else partial(serve, server)
+            everything = partial(hosting, **where, claimed=claimed, on_ready=ready, **plan.http)
             async with contextlib.AsyncExitStack() as stack:
+                if worker is not None:
+                    grace = server.limits.drain_timeout
+                    await stack.enter_async_context(worker.connected(grace=grace, on_stop=stopping))
                 for group in groups:
                     await stack.enter_async_context(group.around(plan))
-                await hosting(**where, claimed=claimed, on_ready=ready, **plan.http)
+                await (everything() if worker is None else worker.run(everything))
             status = 0
         except asyncio.CancelledError:
             status = 0
             raise
         finally:
-            leave_within(server.limits.drain_timeout, status)
+            # Of a worker the supervisor has waited long enough already.
+            leave_within(
+                server.limits.drain_timeout if worker is None else min(server.limits.drain_timeout, 1.0), status
+            )
 
     try:
         run_until_stopped(serving, loop=options["loop"], on_stop=stopping)
