@@ -13,9 +13,11 @@ import json
 import os
 import resource
 import select
+import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -37,15 +39,31 @@ def request(method: str, params: dict[str, object], name: str | None = None) -> 
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
 
+def session_request(message: dict[str, object] | None, session: str = "") -> bytes:
+    """A POST of the handshake era; without a message the GET that opens the session's stream."""
+    body = b"" if message is None else json.dumps(message).encode()
+    lines = [
+        f"{'GET' if message is None else 'POST'} /mcp HTTP/1.1", "Host: 127.0.0.1",
+        f"Accept: {'' if message is None else 'application/json, '}text/event-stream",
+        *(["Content-Type: application/json", f"Content-Length: {len(body)}"] if message is not None else []),
+        *([f"Mcp-Session-Id: {session}", "MCP-Protocol-Version: 2025-11-25"] if session else []),
+    ]  # fmt: skip
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+
+
 HELLO = request("tools/call", {"name": "hello", "arguments": {}}, "hello")
 CHANGE = request("tools/call", {"name": "change", "arguments": {}}, "change")
+INITIALIZE = session_request({
+    "jsonrpc": "2.0", "id": 1, "method": "initialize",
+    "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "crowd", "version": "1"}},
+})  # fmt: skip
 LISTEN = request("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
 
 
 @contextlib.contextmanager
-def hosted(loop: str) -> Iterator[tuple[int, int]]:
-    """(port, process id) of a server on this kind of loop."""
-    child = subprocess.Popen([sys.executable, __file__, loop], stdout=subprocess.PIPE, text=True)
+def hosted(loop: str, backplane: str = "") -> Iterator[tuple[int, int]]:
+    """(port, process id) of a server on this kind of loop; ``backplane`` is the URL of what it shares with others."""
+    child = subprocess.Popen([sys.executable, __file__, loop, backplane], stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None
     try:
         line = child.stdout.readline()
@@ -60,6 +78,30 @@ def hosted(loop: str) -> Iterator[tuple[int, int]]:
             child.kill()
             child.wait()
         child.stdout.close()
+
+
+@contextlib.contextmanager
+def redis() -> Iterator[str]:
+    """The URL of a Redis server of its own. RuntimeError where there is no redis-server."""
+    program = shutil.which("redis-server")
+    if program is None:
+        raise RuntimeError("there is no redis-server")
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port = sock.getsockname()[1]
+    with tempfile.TemporaryDirectory() as place:
+        command = [program, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", place]
+        child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            until = time.monotonic() + 10
+            while time.monotonic() < until:
+                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+                    break
+                time.sleep(0.02)
+            yield f"redis://127.0.0.1:{port}"
+        finally:
+            child.kill()
+            child.wait()
 
 
 def resident(pid: int) -> int:
@@ -77,6 +119,10 @@ class Crowd:
         self.port = port
         self.poll = select.epoll()
         self.socks: dict[int, socket.socket] = {}
+        self.came: dict[int, bytes] = {}
+        """What came last on each."""
+        self.names: dict[int, str] = {}
+        """Session ids."""
 
     def join(self, count: int) -> list[int]:
         """Opens so many connections; gives their descriptors."""
@@ -100,7 +146,7 @@ class Crowd:
     def wait(self, fds: list[int], ready: Callable[[bytes], bool], seconds: float = 20.0) -> list[float]:
         """Reads until what came on each satisfies `ready`; gives when each did, in seconds of the clock."""
         left = set(fds)
-        came: dict[int, bytes] = {}
+        self.came |= dict.fromkeys(fds, b"")
         times = []
         until = time.monotonic() + seconds
         while left:
@@ -111,8 +157,8 @@ class Crowd:
                 data = self.socks[fd].recv(65536)
                 if not data:
                     raise RuntimeError("the server closed a connection")
-                came[fd] = came.get(fd, b"") + data
-                if fd in left and ready(came[fd]):
+                self.came[fd] += data
+                if fd in left and ready(self.came[fd]):
                     left.discard(fd)
                     times.append(time.monotonic())
         return times
@@ -122,6 +168,8 @@ class Crowd:
         for sock in self.socks.values():
             sock.close()
         self.socks.clear()
+        self.came.clear()
+        self.names.clear()
 
 
 def many_descriptors() -> None:
@@ -130,12 +178,17 @@ def many_descriptors() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 65_536)), hard))
 
 
-async def serve() -> None:
+async def serve(backplane: str) -> None:
     from headrace import Server
     from headrace.limits import Limits
     from headrace.transports.http_server import serve_http
 
     app = Server("crowd", version="1", limits=Limits(max_connections=20_000, keep_alive_timeout=600, sse_keep_alive=600))
+
+    if backplane:
+        from headrace.hosting.backplane import RedisBackplane
+
+        app.set_backplane(RedisBackplane(backplane))
 
     @app.tool
     async def hello() -> str:
@@ -155,7 +208,9 @@ async def serve() -> None:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("loop", choices=["asyncio", "uvloop"])
-    loop = parser.parse_args().loop
+    parser.add_argument("backplane", nargs="?", default="")
+    options = parser.parse_args()
+    loop = options.loop
     many_descriptors()
     sys.path.insert(0, os.environ.get("HEADRACE_SRC", str(Path(__file__).parent.parent / "src")))
     if loop == "uvloop":
@@ -165,7 +220,7 @@ def main() -> None:
     else:
         factory = asyncio.new_event_loop
     with contextlib.suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=factory) as runner:
-        runner.run(serve())
+        runner.run(serve(options.backplane))
 
 
 if __name__ == "__main__":

@@ -1,19 +1,21 @@
-"""How long a change takes to reach 2,000 listens of one server.
+"""How long a change takes to reach 2,000 listens of one server process, on the same process and on another.
 
-python benchmarks/hosting_fanout.py [--listens N] [--rounds N] [--loop asyncio|uvloop] [--json]
+python benchmarks/hosting_fanout.py [--listens N] [--rounds N] [--loop asyncio|uvloop] [--across] [--json]
 
 A tool call changes the list of tools; what is measured is from sending the call to the arrival of the notification
-at the last of the peers, which share the machine with the server. Mark: 200 ms.
+at the last of the peers, which share the machine with the server. With ``--across`` the call goes to a second
+process, and the change through a Redis of its own. Mark: 200 ms.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import statistics
 import time
 
-from crowd import CHANGE, HELLO, LISTEN, Crowd, hosted, many_descriptors
+from crowd import CHANGE, HELLO, LISTEN, Crowd, hosted, many_descriptors, redis
 from hosting_memory import acknowledged, answered
 
 MARK = 200.0
@@ -23,10 +25,13 @@ def told(data: bytes) -> bool:
     return b"notifications/tools/list_changed" in data and data.endswith(b"\n\n\r\n")
 
 
-def measure(loop: str, listens: int, rounds: int) -> dict[str, float]:
+def measure(loop: str, listens: int, rounds: int, across: bool = False) -> dict[str, float]:
     first, last = [], []
-    with hosted(loop) as (port, _):
-        crowd, caller = Crowd(port), Crowd(port)
+    with contextlib.ExitStack() as stack:
+        url = stack.enter_context(redis()) if across else ""
+        port, _ = stack.enter_context(hosted(loop, url))
+        other = stack.enter_context(hosted(loop, url))[0] if across else port
+        crowd, caller = Crowd(port), Crowd(other)
         (fd,) = caller.join(1)
         caller.ask([fd], HELLO, answered)
         fds = crowd.join(listens)
@@ -54,10 +59,12 @@ def main() -> None:
     parser.add_argument("--listens", type=int, default=2_000)
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--loop", choices=["asyncio", "uvloop"], action="append")
+    parser.add_argument("--across", action="store_true")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     many_descriptors()
-    found = {loop: measure(loop, options.listens, options.rounds) for loop in options.loop or ["asyncio", "uvloop"]}
+    loops = options.loop or ["asyncio", "uvloop"]
+    found = {loop: measure(loop, options.listens, options.rounds, options.across) for loop in loops}
     if options.json:
         print(json.dumps(found))
         return

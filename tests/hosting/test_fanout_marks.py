@@ -22,7 +22,7 @@ def benchmarks(monkeypatch):
 def test_quiet_connections_and_listens_stay_within_their_marks(benchmarks, loop):
     import hosting_memory
 
-    found = hosting_memory.measure(loop, 1_000, 500)
+    found = hosting_memory.measure(loop, {"connection": 1_000, "listen": 500})
     assert found["connection"] <= hosting_memory.MARKS["connection"], found
     assert found["listen"] <= hosting_memory.MARKS["listen"], found
 

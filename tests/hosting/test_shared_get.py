@@ -399,3 +399,21 @@ def test_b96_an_owner_is_written_down_again_when_everything_was_lost(scene):
         assert (int(epoch), name) == (1, b.backplane.worker)
 
     scene(body, hub=hub)
+
+
+def test_b95_nobody_waits_for_the_answer_of_a_process_that_dies(scene, monkeypatch):
+    monkeypatch.setattr("headrace.protocol.shared_wire._PATIENCE", 3600.0)
+
+    async def body(a, b):
+        sid = await a.open_session(await a.connect())
+        await touch(b, sid)
+        await a.die()
+        peer = await b.connect()
+        peer.send(b.request("GET", mcp_session_id=sid))
+        await b.settled(lambda: b.shared.wire._asked)
+        await b.backplane.bury(a.backplane.worker)
+        status, _ = await peer.head()
+        assert status == 200
+        assert method(await peer.event()) == LIST_CHANGED
+
+    scene(body)

@@ -29,8 +29,8 @@ class Wire:
         self._runtime = runtime
         self.verbs = verbs
         self._numbers = itertools.count(1)
-        self._asked: dict[bytes, Any] = {}
-        """Futures of those who wait for an answer, by token."""
+        self._asked: dict[bytes, tuple[str, Any]] = {}
+        """Whose answer is awaited, and the future of who waits, by token."""
         self._seen: dict[str, float] = {}
         """When a process was known to live."""
         backplane.receive(_KIND, self._received)
@@ -48,9 +48,10 @@ class Wire:
         self.backplane.tell_all(_KIND, *parts)
 
     async def ask(self, worker: str, *parts: bytes, token: bytes | None = None) -> bytes | None:
-        """Asks another process; None when it does not answer in time."""
+        """Asks another process; None when it does not answer in time, and when it dies."""
         token = token or b"%d" % self.new_number()
-        future = self._asked[token] = self._runtime.create_future()
+        future = self._runtime.create_future()
+        self._asked[token] = worker, future
         handle = self._runtime.call_at(
             self._runtime.time() + _PATIENCE, lambda: None if future.done() else future.set_result(None)
         )
@@ -64,9 +65,10 @@ class Wire:
 
     def answered(self, token: bytes, answer: bytes) -> None:
         """An answer is here; it may come too late."""
-        future = self._asked.get(token)
-        if future is not None and not future.done():
-            future.set_result(answer)
+        if token in self._asked:
+            _, future = self._asked[token]
+            if not future.done():
+                future.set_result(answer)
 
     async def flush_and_tell(self, worker: str, *parts: bytes) -> None:
         """Answers once everything that was written before is kept."""
@@ -94,6 +96,9 @@ class Wire:
     def died(self, worker: str) -> None:
         """It does not live any more."""
         self._seen.pop(worker, None)
+        for asked, future in self._asked.values():
+            if asked == worker and not future.done():
+                future.set_result(None)
 
     def _received(self, sender: str, parts: list[bytes]) -> None:
         self._seen[sender] = self._runtime.time()
