@@ -15,12 +15,37 @@ if TYPE_CHECKING:
     from headrace.mux import Exchange
     from headrace.protocol.input_needed import Answers
 
-__all__ = ("Context", "ThreadContext")
+__all__ = ("REQUESTS", "Context", "RequestScope", "ThreadContext", "scope_of")
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 _LEVELS = {level: rank for rank, level in enumerate(LOG_LEVELS)}
 _LOG_METHOD = b"notifications/message"
+
+
+class RequestScope:
+    """One request that hooks are around. ``state`` is what they keep for the handler, ``kept`` what the end of the
+    hooks waits for beside it: each is an async function."""
+
+    __slots__ = ("kept", "state")
+
+    def __init__(self) -> None:
+        self.state: dict[str, Any] = {}
+        self.kept: list[Callable[[], Awaitable[Any]]] = []
+
+
+REQUESTS: dict[Exchange, RequestScope] = {}
+"""Requests that hooks are around now. Empty where there are no hooks."""
+
+
+def scope_of(exchange: Exchange | None) -> RequestScope | None:
+    """The hooked request that ``exchange`` is, or runs a part of."""
+    while exchange is not None and REQUESTS:
+        found = REQUESTS.get(exchange)
+        if found is not None:
+            return found
+        exchange = getattr(exchange, "origin", None)
+    return None
 
 
 def _read_meta(raw: bytes) -> dict[str, Any]:
@@ -97,6 +122,19 @@ class Context(ContextBase):
     def lifespan(self) -> Any:
         """What the server's ``lifespan`` yielded, or None."""
         return self._exchange.mux.gate.server.lifespan_state
+
+    @property
+    def session_state(self) -> dict[str, Any]:
+        """What the hooks of :meth:`headrace.Server.on_session` keep for the requests of this session; empty without
+        hooks, and for a request without a session (2026-07-28 over HTTP)."""
+        hooked = getattr(self._exchange.mux.gate, "hooked", None)
+        return {} if hooked is None else hooked.state
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """What the hooks of :meth:`headrace.Server.on_request` keep for this request; empty without hooks."""
+        scope = scope_of(self._exchange)
+        return {} if scope is None else scope.state
 
     def log(self, level: str, data: Any, logger: str | None = None) -> Any:
         """Sends a log message to the client when it wants this ``level`` (SF-40, SF-41).

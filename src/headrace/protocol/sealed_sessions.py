@@ -136,6 +136,8 @@ class SealedSessions(SessionStore):
         self.by_id.pop(session.key, None)
         if not session.in_use and session.mux is not None:
             session.mux.close("not in use")
+        elif session.hooked is not None:
+            session.hooked.leave()
 
     def end(self, session: HttpSession, reason: str = "the session ended") -> None:
         """Cancels what this process is doing for the session; its id stays good until it expires."""

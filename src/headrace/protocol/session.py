@@ -126,6 +126,8 @@ class ServerSession(Gate):
     log_level: str | None = "info"
     id: str | None = None
     principal: Any = None
+    hooked: Any = None
+    """What the server's hooks of sessions have for this one, see :mod:`headrace.server.hooks`."""
 
     def __init__(self, server: Any, tables: Tables) -> None:
         self.server = server

@@ -18,6 +18,7 @@ from headrace.protocol.subscriptions import Hub
 from headrace.protocol.tables import Features, Tables
 from headrace.server.completion import CompletionRegistry
 from headrace.server.features import PRIVATE_NOW, CoreFeature, Feature, merge_capabilities, merge_methods
+from headrace.server.hooks import Hooks
 from headrace.server.middleware import Layer, Middleware, wrap
 from headrace.server.prompts import PromptRegistry
 from headrace.server.registration import Registration
@@ -92,6 +93,7 @@ class Server(Registration):
         }
         self.info = {key: value for key, value in members.items() if value is not None}
         self._layers: list[Layer] = []
+        self.hooks = Hooks(self)
         self._observers: list[Observer] = []
         self.sessions: set[ServerSession] = set()
         self.hub = Hub(self)
@@ -163,6 +165,41 @@ class Server(Registration):
         self.tables.render()
         return middleware
 
+    def on_session(self, hook: Any) -> Any:
+        """Runs ``hook(session)`` around each session; usable as a decorator.
+
+        ``hook`` is an async function with one ``yield``, or gives an async context manager. It is entered before the
+        first request of a session that a feature serves, and left when the session has ended and its requests with
+        it, in a task of the session's own. What it puts into ``session.state``, handlers have as
+        ``Context.session_state``. Raising :class:`RpcError` refuses the request; the next one tries again. See
+        :class:`headrace.server.hooks.Session` for what a session is. UsageError while the server runs.
+        """
+        self._hooked("on_session")
+        self.hooks.add_session(hook)
+        self.tables.render()
+        return hook
+
+    def on_request(self, hook: Any = None, *, methods: Iterable[str] | None = None) -> Any:
+        """Runs ``hook(call)`` around each request, outside of all middleware; usable as a decorator, with and without
+        ``methods``, which are those of :meth:`add_middleware`.
+
+        ``hook`` is an async function with one ``yield``, or gives an async context manager. It is entered before the
+        handler and left before the answer goes out, with the exception that the request failed with; around a call
+        that becomes a task it stays until the task has ended. What it puts into ``call.context.state``, the handler
+        has as ``Context.state``. Raising :class:`RpcError`, or for a tool :class:`ToolError`, refuses. UsageError
+        while the server runs.
+        """
+        if hook is None:
+            return lambda hook: self.on_request(hook, methods=methods)
+        self._hooked("on_request")
+        self.hooks.add_request(hook, methods)
+        self.tables.render()
+        return hook
+
+    def _hooked(self, what: str) -> None:
+        if self._users:
+            raise UsageError(f"{what} comes before the server runs")
+
     def tasks(
         self,
         store: TaskStore | None = None,
@@ -230,7 +267,7 @@ class Server(Registration):
         return found
 
     def _handlers(self, revision: str) -> dict[bytes, Handler]:
-        return wrap(merge_methods(self._features, revision), self._layers)
+        return self.hooks.wrap(wrap(merge_methods(self._features, revision), self._layers))
 
     def add_feature(self, feature: Feature) -> None:
         """Offers one more feature. Its methods and capabilities go before those that were there."""
@@ -280,6 +317,8 @@ class Server(Registration):
 
     def session_ended(self, session: ServerSession) -> None:
         """A connection or session is gone."""
+        if session.hooked is not None:
+            session.hooked.leave()
         self.sessions.discard(session)
         self.hub.session_ended(session)
 
@@ -330,7 +369,7 @@ class Server(Registration):
         self.hub.start(self._runtime, asyncio.get_running_loop().call_soon_threadsafe)
         self.hub.share(self.backplane)
         try:
-            if self._lifespan is not None or self._tasks is not None:
+            if self._lifespan is not None or self._tasks is not None or self.hooks:
                 self._span = Lifespan(self._life())
                 await self._span.enter()
         except BaseException:
@@ -344,6 +383,8 @@ class Server(Registration):
         async with contextlib.AsyncExitStack() as stack:
             if self._lifespan is not None:
                 self.lifespan_state = await stack.enter_async_context(self._lifespan(self))
+            if self.hooks:
+                await stack.enter_async_context(self.hooks.running())
             if self._tasks is not None:
                 await stack.enter_async_context(self._tasks.running())
             yield

@@ -22,13 +22,20 @@ from headrace.protocol.context import Context
 if TYPE_CHECKING:
     import logging
 
-__all__ = ("Approval", "Audit", "Call", "Layer", "Metrics", "Middleware", "Next", "wrap")
+__all__ = ("Approval", "Audit", "Call", "Layer", "Metrics", "Middleware", "Next", "failed_tool", "wrap")
 
 _encode_json = msgspec.json.Encoder().encode
 _decode_json = msgspec.json.Decoder().decode
 
 _OWN = frozenset({"initialize", "ping", "server/discover", "logging/setLevel", "subscriptions/listen"})
 """Served by the protocol itself: a middleware around them could only break them."""
+
+
+class _Failed(msgspec.Struct, rename="camel"):
+    is_error: bool = False
+
+
+_decode_failed = msgspec.json.Decoder(_Failed).decode
 
 
 def _decode(raw: bytes) -> Any:
@@ -48,7 +55,7 @@ def _encode(value: Any) -> bytes:
 class Call:
     """One request on its way to its handler."""
 
-    __slots__ = ("_context", "_exchange", "_params", "_raw", "method")
+    __slots__ = ("_answer", "_context", "_exchange", "_params", "_raw", "method")
 
     def __init__(self, exchange: Exchange, method: str) -> None:
         self.method = method
@@ -57,6 +64,7 @@ class Call:
         self._raw: bytes | None = exchange.params
         self._params: dict[str, Any] | None = None
         self._context: Context | None = None
+        self._answer: bytes | None = None
 
     def __repr__(self) -> str:
         return f"<Call of {self.method} {self.name or ''}>"
@@ -99,6 +107,16 @@ class Call:
         if self._context is None:
             self._context = Context(self._exchange)
         return self._context
+
+    @property
+    def tool_failed(self) -> bool:
+        """For a hook of requests, behind its ``yield``: whether the answer is the result of a tool that failed
+        (``isError``). A request that is answered with an error raises there instead."""
+        return self._answer is not None and _decode_failed(self._answer).is_error
+
+    def answered(self, answer: bytes) -> None:
+        """The hooks of the request come to know its answer."""
+        self._answer = answer
 
     def _bytes(self) -> bytes | None:
         """The params as the handler gets them."""
@@ -181,8 +199,7 @@ class _Chain:
         except ToolError as exc:
             if self.method != "tools/call":
                 raise
-            outcome = _Outcome(None, {"content": [{"type": "text", "text": str(exc)}], "isError": True})
-            exc.__traceback__ = None
+            return failed_tool(exc, exchange)
         if outcome.value is None:
             assert outcome.raw is not None
             return RawResult(outcome.raw)
@@ -216,6 +233,13 @@ class _Chain:
             raise answer
         finally:
             del answer  # its frames would hold it
+
+
+def failed_tool(exc: ToolError, exchange: Exchange) -> RawResult:
+    """The result of a tool call that ``exc`` refuses."""
+    exc.__traceback__ = None
+    result = {"content": [{"type": "text", "text": str(exc)}], "isError": True}
+    return RawResult(_encode(_complete(result, exchange)))
 
 
 def _name(function: Any) -> str:

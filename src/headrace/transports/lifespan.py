@@ -85,7 +85,7 @@ class Lifespan:
                     await self._leave
         except BaseException as exc:
             if not self._entered.done():
-                if isinstance(exc, asyncio.CancelledError | SystemExit | KeyboardInterrupt):
+                if isinstance(exc, asyncio.CancelledError):
                     self._entered.cancel()
                 else:
                     self._entered.set_exception(exc)

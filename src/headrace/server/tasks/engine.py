@@ -18,6 +18,7 @@ import msgspec
 from headrace.errors import RpcError
 from headrace.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
 from headrace.mux import capture
+from headrace.protocol.context import scope_of
 from headrace.protocol.tasks.states import FAILED, Task, detail, error_object, legacy_task, new_id, owner_key
 from headrace.protocol.tasks.store import Signal, TasksFull, TaskStore
 from headrace.server.tasks.following import Following
@@ -174,7 +175,7 @@ class TaskEngine:
             self.forget(run)
             self.background(self.store.delete(run.task.id))
             raise RpcError(INTERNAL_ERROR, "the request was given up")
-        self._adopt(run)
+        self._adopt(run, exchange)
         try:
             captured = capture(exchange, handler, exchange.params, asker=run, detach=run.detach)
         except BaseException:
@@ -203,7 +204,7 @@ class TaskEngine:
         except BaseException:
             run.stop()
             raise
-        self._adopt(run)
+        self._adopt(run, exchange)
         run.detach(captured)
         captured.future.add_done_callback(lambda future: self._ended(run, future))
         try:
@@ -230,7 +231,7 @@ class TaskEngine:
                 return await captured
             run.stop()
             raise
-        self._adopt(run)
+        self._adopt(run, exchange)
         captured.asker = run
         run.detach(captured)
         captured.future.add_done_callback(lambda future: self._ended(run, future))
@@ -266,11 +267,14 @@ class TaskEngine:
             self.complain("a task could not be kept", exc)
             raise RpcError(INTERNAL_ERROR, "the task could not be kept", http_status=503) from None
 
-    def _adopt(self, run: Run) -> None:
+    def _adopt(self, run: Run, exchange: Exchange) -> None:
         run.is_task = True
         self.runs[run.task.id] = run
         self._owners[run.task.id] = run.task.owner
         self.following.look()
+        scope = scope_of(exchange)
+        if scope is not None:
+            scope.kept.append(run.over)
 
     def _ended(self, run: Run, future: asyncio.Future[Any]) -> None:
         """Done callback of the captured answer."""

@@ -291,6 +291,13 @@ class Run(Asker):
                 self.ended.set_result(task)
         return task
 
+    async def over(self) -> None:
+        """Returns when the task has ended, and its handler."""
+        await asyncio.wait({self.ended})
+        task = None if self.captured is None else self.captured.task
+        if task is not None and not task.done():
+            await asyncio.wait({task})
+
     def _over(self) -> None:
         self.stop()
         if self._message_due is not None:
