@@ -14,7 +14,7 @@ ASAN_LIB := build/asan/lib
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help sdk-suite bench-peers bench-pythons guard-record system build demo test test-wide bytecode conformance test-c test-release test-debug test-dist test-pythons lint bench debug asan peers clean dist bench-embed
+.PHONY: help chaos soak sdk-suite bench-peers bench-pythons guard-record system build demo test test-wide bytecode conformance test-c test-release test-debug test-dist test-pythons lint bench debug asan peers clean dist bench-embed
 
 help:
 	@echo "make demo    set up, host the demo tool server over HTTP, call it, print a throughput line"
@@ -22,6 +22,8 @@ help:
 	@echo "make test-wide   servers and clients of every SDK on every transport, each beside the SDK's own (after make test)"
 	@echo "make conformance   the official conformance suite against the server and the client, on every wire: totals"
 	@echo "make sdk-suite SDK=<checkout>   the official Python SDK's own tests, with our dispatcher and transports in them"
+	@echo "make chaos   kills workers and Redis under load, and counts what callers saw; TRIALS='rolling redis' for some of it"
+	@echo "make soak    mixed load with clients that vanish, for an hour or SECONDS=180: does everything come back"
 	@echo "make bench   benchmarks, short: ratios against raw loops and other SDKs"
 	@echo "make bench-peers   every mark and every peer, interleaved, within 15 minutes; then benchmarks/render.py"
 	@echo "make bench-embed   servers of other SDKs under their own hosts and under headrace, within 10 minutes"
@@ -128,6 +130,15 @@ test-pythons: $(VENV)/.ready
 
 peers: $(VENV)/.ready
 	@$(MAKE) --no-print-directory -C tests/interop install PYTHON=$(abspath $(PY))
+
+# Workers and Redis are killed under load; what callers saw, in counts.
+chaos: build $(VENV)/.ready-test
+	@PYTHONPATH=tests $(PY) -m chaos $(TRIALS)
+
+# What a server holds must come back to where it was.
+SECONDS ?= 3600
+soak: build $(VENV)/.ready-test
+	@PYTHONPATH=tests $(PY) -m soak $(SECONDS)
 
 bench: build $(VENV)/.ready-test peers
 	@$(PY) -m pytest -q -n0 -p no:cacheprovider benchmarks/micro_codec.py --benchmark-max-time=0.3 --benchmark-min-rounds=3 \
