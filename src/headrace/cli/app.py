@@ -7,6 +7,7 @@ import difflib
 import errno
 import os
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from typing import IO, Any
 
@@ -14,7 +15,7 @@ import click
 
 from headrace._version import __version__
 
-__all__ = ("CommandGroup", "Failure", "WrongArguments", "complain", "harmless", "run")
+__all__ = ("CommandGroup", "Failure", "WrongArguments", "complain", "complain_as", "harmless", "run")
 
 COMMANDS = {
     "serve": "headrace.cli.serve",
@@ -104,9 +105,19 @@ def _group() -> CommandGroup:
     return click.version_option(__version__, "-V", "--version", message="headrace %(version)s")(group)
 
 
+_line_of: Callable[[str], str] | None = None
+
+
 def complain(text: str) -> None:
     """One plain line on stderr; line breaks of foreign texts become spaces, and they cannot move the cursor."""
-    print(f"headrace: {harmless(' '.join(text.split()))}", file=sys.stderr)
+    text = harmless(" ".join(text.split()))
+    print(f"headrace: {text}" if _line_of is None else _line_of(text), file=sys.stderr)
+
+
+def complain_as(line_of: Callable[[str], str] | None) -> None:
+    """Has these lines made by a function of their text; None: as usual."""
+    global _line_of
+    _line_of = line_of
 
 
 def harmless(text: str, file: IO[str] | None = None) -> str:
@@ -132,6 +143,7 @@ def _forget_output() -> None:
 def run(arguments: list[str]) -> int:
     """Runs one command line; what follows the first ``--`` is the command of a server. Gives the exit status."""
     command: list[str] | None = None
+    complain_as(None)
     if "--" in arguments:
         at = arguments.index("--")
         command = arguments[at + 1 :]

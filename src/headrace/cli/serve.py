@@ -69,7 +69,9 @@ def command(ctx: click.Context, /, target: str, **options: Any) -> int:
                 claimed = stack.enter_context(claim())
             except HeadraceError as exc:
                 raise Failure(str(exc)) from exc
-        with logging_to_stderr(options["log_level"].upper(), given=plan.typed("log_level")):
+        with logging_to_stderr(
+            options["log_level"].upper(), given=plan.typed("log_level"), log_format=options["log_format"]
+        ):
             plan.server = load_server(target, with_traceback=options["with_traceback"])
             plan.server.set_limits(limits_of(options, plan.server.limits))
             for group in GROUPS:

@@ -11,6 +11,7 @@ import socket
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from headrace.server.app import Server
 from headrace.transports.asgi.app import asgi_scope
 
 if TYPE_CHECKING:
@@ -21,6 +22,9 @@ __all__ = ("client_of", "is_http", "known_name", "peer_of", "session_tag", "targ
 _KINDS = {"tools/call": "tool", "prompts/get": "prompt", "resources/read": "resource"} | {
     f"resources/{what}": "resource" for what in ("subscribe", "unsubscribe")
 }
+
+
+_REGISTRIES = {"tools/call": "tools", "prompts/get": "prompts"}
 
 
 def target_kind(method: str) -> str | None:
@@ -43,15 +47,14 @@ def session_tag(mux: Mux) -> str | None:
 def known_name(request: Observed) -> str | None:
     """The tool or prompt of a request, if the server has it. Where the names are not known here (servers of other
     SDKs) it is the one that was sent."""
-    kind = target_kind(request.what)
+    plural = _REGISTRIES.get(request.what)
     name = request.target
-    if kind not in ("tool", "prompt") or name is None or not 0 < len(name) <= 256 or not name.isprintable():
+    if plural is None or name is None:
         return None
     server = getattr(request.mux.gate, "server", None)
-    registry = getattr(server, f"{kind}s", None)
-    if registry is None or not hasattr(type(registry), "__contains__"):
-        return name
-    return name if name in registry else None
+    if isinstance(server, Server):
+        return name if name in getattr(server, plural) else None
+    return name if 0 < len(name) <= 256 and name.isprintable() else None
 
 
 def _link(sink: Sink) -> Any:
@@ -92,8 +95,5 @@ def client_of(sink: Sink) -> tuple[str, int] | None:
 
 
 def peer_of(sink: Sink) -> str:
-    """The same for people: an address, ``"unix"``, or ``"-"`` for pipes."""
-    found = client_of(sink)
-    if found is not None:
-        return found[0]
-    return "unix" if transport_of(sink) == "unix" else "-"
+    """The same for people: an address, ``"unix"`` for unix sockets and pipes, ``"-"`` where nobody is left."""
+    return getattr(_link(sink), "peer", None) or "-"

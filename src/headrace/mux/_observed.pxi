@@ -58,7 +58,7 @@ cdef class Observed(Exchange):
         if fault is not None:
             return self.unwritable(fault)
         self.answer_bytes = PyBytes_GET_SIZE(body)
-        outcome = "tool_error" if self.what == "tools/call" and is_failure(body) else "ok"
+        outcome = "tool_error" if self.what == "tools/call" and says_error(body) else "ok"
         self.state = RUNNING
         try:
             return Exchange.finish(self, RawResult(body))
@@ -86,23 +86,6 @@ cdef class Observed(Exchange):
         finally:
             if self.state == CANCELLED:
                 self.over("cancelled")
-
-
-class _Failure(msgspec.Struct):
-    isError: object = False
-
-
-cdef object decode_failure = msgspec.json.Decoder(_Failure).decode
-
-
-cdef bint is_failure(bytes body):
-    """Whether a result says ``isError``. The text is rarely there at all: a look inside is worth its time then."""
-    if b'"isError"' not in body:
-        return False
-    try:
-        return decode_failure(body).isError is True
-    except Exception:
-        return False
 
 
 cdef str word_of(const hr_token *token):
@@ -203,7 +186,7 @@ cdef int observe_answer(Mux mux, PendingCall call, const hr_envelope *env) excep
     """The answer to a request of ours has come, and is not read yet."""
     cdef bint failed = False
     if env.kind == HR_RESULT and call.method == "tools/call" and env.result.type == HR_T_OBJECT:
-        failed = is_failure(PyBytes_FromStringAndSize(env.result.p, env.result.n))
+        failed = says_error(PyBytes_FromStringAndSize(env.result.p, env.result.n))
     try:
         mux.runtime.observer.answered(call, failed)
     except Exception as exc:

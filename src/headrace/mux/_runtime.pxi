@@ -56,6 +56,15 @@ cdef class Runtime:
         self.refusals[kind] = self.refusals.get(kind, 0) + 1
         return 0
 
+    def turned_away(self, link not None, int status):
+        """Tells an observer, where there is one, of an HTTP request on `link` that gets nothing but an error status."""
+        if self.observer is None:
+            return
+        try:
+            self.observer.turned_away(self, link.peer, status)
+        except Exception as exc:
+            self.fault("an observer failed on an HTTP request that was turned away", exc)
+
     cdef int fault(self, str message, object exc) except -1:
         """Reports a fault; reporting never makes another."""
         try:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from headrace.errors import RpcError
-    from headrace.mux import Mux, Observed, PendingCall, Sink
+    from headrace.mux import Mux, Observed, PendingCall, Runtime, Sink
 
 __all__ = ("Observer", "Observers", "joined")
 
@@ -31,6 +31,9 @@ class Observer:
 
     def refused(self, mux: Mux, sink: Sink, method: str, id: bytes | None, meta: bytes | None, error: RpcError) -> None:
         """A request was answered with ``error`` before it began. ``id`` and ``meta`` are raw."""
+
+    def turned_away(self, runtime: Runtime, peer: str, status: int) -> None:
+        """An HTTP request of ``peer`` is answered with an error status before there is any message."""
 
     def notified(self, mux: Mux, sink: Sink, method: str, meta: bytes | None) -> Any:
         """A notification of the peer is about to be taken; what it gives comes back in :meth:`noted`."""
@@ -67,6 +70,10 @@ class Observers(Observer):
     def refused(self, mux: Mux, sink: Sink, method: str, id: bytes | None, meta: bytes | None, error: RpcError) -> None:
         for observer in self.observers:
             observer.refused(mux, sink, method, id, meta, error)
+
+    def turned_away(self, runtime: Runtime, peer: str, status: int) -> None:
+        for observer in self.observers:
+            observer.turned_away(runtime, peer, status)
 
     def notified(self, mux: Mux, sink: Sink, method: str, meta: bytes | None) -> Any:
         return [observer.notified(mux, sink, method, meta) for observer in self.observers]

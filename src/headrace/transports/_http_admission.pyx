@@ -523,6 +523,7 @@ cdef class RequestLink(Connection):
         """Answers a request by its head alone; its body, if any, is still to come. Gives 0. It is counted as `kind`,
         or by its status."""
         self.endpoint.runtime.refused(kind_of(status) if kind is None else kind)
+        self.endpoint.runtime.turned_away(self, status)
         self.before_refusal()
         if self.extra is not None:
             fields = self.extra + fields
@@ -540,6 +541,7 @@ cdef class RequestLink(Connection):
         cdef bytes fields = self.endpoint.date + (self.extra or b"") + refusal_fields(refusal)
         cdef bytes body = refusal.body
         self.endpoint.runtime.refused(kind_of(refusal.status))
+        self.endpoint.runtime.turned_away(self, refusal.status)
         self.before_refusal()
         put_response_head(self.queue(), refusal.status, fields, PyBytes_GET_SIZE(body), False, not self.persist)
         self.queue().put_bytes(body)

@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from headrace.cli.serving import endpoint, front, logs, watch, where, workers
+from headrace.cli.serving import endpoint, front, logs, tracing, watch, where, workers
 from headrace.cli.serving.plan import Group, Plan
 
 __all__ = ("GROUPS", "Group", "Plan", "serve_options")
 
-GROUPS: tuple[Group, ...] = (where.group, endpoint.group, front.group, workers.group, watch.group, logs.group)
+GROUPS: tuple[Group, ...] = (
+    where.group,
+    endpoint.group,
+    front.group,
+    workers.group,
+    watch.group,
+    tracing.group,
+    logs.group,
+)
 
 
 def serve_options(function: Callable[..., Any]) -> Callable[..., Any]:
