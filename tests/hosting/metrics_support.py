@@ -30,6 +30,6 @@ def fetch(url, method="GET", **headers):
     request = urllib.request.Request(url, method=method, headers={k.replace("_", "-"): v for k, v in headers.items()})
     try:
         with urllib.request.urlopen(request, timeout=10) as answer:
-            return answer.status, answer.read().decode(), dict(answer.headers)
+            return answer.status, answer.read().decode(), answer.headers
     except urllib.error.HTTPError as exc:
-        return exc.code, exc.read().decode(), dict(exc.headers)
+        return exc.code, exc.read().decode(), exc.headers

@@ -10,8 +10,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 
 from headrace import Context, Server, ToolError, connect
-from headrace.hosting.metrics import Figures, Lag, Metrics, Totals
-from headrace.hosting.metrics_page import EXPORTED, Page, text_of
+from headrace.hosting.metrics import Lag, Metrics, Numbers, Totals
+from headrace.hosting.metrics_page import EXPORTED, Page, Unreadable, text_of
 from headrace.mux import BUCKETS
 from headrace.transports.health import Health
 from headrace.transports.stream import serve_lines
@@ -158,10 +158,11 @@ def figures(**changes):
 def test_sums_over_workers():
     """Counters of a worker that died stay, what it held is gone; what is told again replaces what was told."""
     totals = Totals()
-    totals.restarts = 0
+    totals.serving = 2
     totals.take("0", figures())
     totals.take("1", figures())
     totals.take("1", figures())
+    totals.workers["1"].name = "1"
     samples, _ = parsed(text_of(totals)[0])
     assert total(samples, "headrace_requests_total", tool="echo", status="ok") == 4
     assert total(samples, "headrace_request_duration_seconds_sum", tool="echo") == 1.0
@@ -172,6 +173,7 @@ def test_sums_over_workers():
     totals.gone("never there")
     totals.restarts = 1
     totals.take("2", figures(requests=[], errors={}, refusals={}))
+    totals.workers["2"].name = "1"
     samples, _ = parsed(text_of(totals)[0])
     assert total(samples, "headrace_requests_total", tool="echo", status="ok") == 4
     assert total(samples, "headrace_request_duration_seconds_count", tool="echo") == 6
@@ -180,12 +182,12 @@ def test_sums_over_workers():
     assert total(samples, "headrace_requests_in_flight") == 2
     assert total(samples, "headrace_connections", transport="http") == 8
     assert total(samples, "headrace_worker_restarts_total") == 1
-    assert {dict(labels)["worker"] for labels in samples["headrace_worker_memory_bytes"]} == {"0", "2"}
+    assert {dict(labels)["worker"] for labels in samples["headrace_worker_memory_bytes"]} == {"0", "1"}
 
 
 def test_a_message_with_changes_alone_keeps_the_rest():
     """Workers tell every second only what changed."""
-    mine = Figures()
+    mine = Numbers()
     mine.take(figures())
     told = figures(requests=[("tools/call", "other", "2026-07-28", [1, 0, 0, 0], [0] * (len(BUCKETS) + 1), 0.0)])
     del told["now"], told["process"]
@@ -226,15 +228,20 @@ async def ask_page(page, path, method="GET"):
 
 def test_the_page(run):
     async def main():
-        async def ask():
-            return Totals.alone(figures())
+        async def ask(accept):
+            if not told:
+                raise Unreadable("nobody tells")
+            return text_of(told[0], accept)
 
         async def beside(scope, receive, send):
             await send({"type": "http.response.start", "status": 299, "headers": []})
             await send({"type": "http.response.body", "body": b""})
 
+        told = []
         health = Health()
         page = Page(ask, health=health)
+        assert await ask_page(page, "/metrics") == (503, b"nobody tells\n")
+        told.append(Totals.alone(figures()))
         assert (await ask_page(page, "/metrics"))[0] == 200
         assert (await ask_page(page, "/metrics", "HEAD")) == (200, b"")
         assert (await ask_page(page, "/metrics", "POST"))[0] == 405

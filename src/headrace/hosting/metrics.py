@@ -18,7 +18,7 @@ from headrace.mux import Meter, Runtime
 from headrace.transports._http_server import HttpLink
 from headrace.transports.hosting import hosted
 
-__all__ = ("LAG_BUCKETS", "METHODS", "Figures", "Metrics", "Totals")
+__all__ = ("LAG_BUCKETS", "METHODS", "Metrics", "Numbers", "Totals")
 
 METHODS = frozenset(
     (
@@ -223,10 +223,12 @@ Key = tuple[str, str, str]
 """(method, tool, revision)"""
 
 
-class Figures:
-    """Figures of one process, or sums of several."""
+class Numbers:
+    """What one process has told, or sums of several."""
 
     def __init__(self) -> None:
+        self.name = "0"
+        """Of the process."""
         self.requests: dict[Key, tuple[list[int], list[int], float]] = {}
         """Numbers by status, numbers by bucket, seconds."""
         self.errors: dict[str, int] = {}
@@ -245,7 +247,7 @@ class Figures:
         self.now = figures.get("now", self.now)
         self.process = figures.get("process", self.process)
 
-    def add(self, other: Figures, *, counters_only: bool = False) -> None:
+    def add(self, other: Numbers, *, counters_only: bool = False) -> None:
         """Adds the numbers of another process."""
         for key, (counts, buckets, seconds) in other.requests.items():
             mine = self.requests.get(key)
@@ -268,38 +270,40 @@ def _sums(one: list[int], other: list[int]) -> list[int]:
 
 
 class Totals:
-    """The figures of all workers of a host, by the name of the worker."""
+    """The figures of all workers of a host."""
 
     def __init__(self) -> None:
-        self.workers: dict[str, Figures] = {}
-        self.past = Figures()
+        self.workers: dict[Any, Numbers] = {}
+        self.past = Numbers()
         """What workers counted that are no more."""
-        self.restarts: int | None = None
-        """Of workers; None where there are none."""
+        self.restarts = 0
+        """Of workers."""
+        self.serving: int | None = None
+        """How many workers serve; None where there is one process, and no supervisor."""
 
     @classmethod
     def alone(cls, figures: dict[str, Any]) -> Totals:
         """Of the one process that there is."""
         totals = cls()
-        totals.take("0", figures)
+        totals.take(None, figures)
         return totals
 
-    def take(self, worker: str, figures: dict[str, Any]) -> None:
+    def take(self, worker: Any, figures: dict[str, Any]) -> None:
         """What a worker told."""
         mine = self.workers.get(worker)
         if mine is None:
-            mine = self.workers[worker] = Figures()
+            mine = self.workers[worker] = Numbers()
         mine.take(figures)
 
-    def gone(self, worker: str) -> None:
+    def gone(self, worker: Any) -> None:
         """A worker has ended: what it had counted stays."""
         mine = self.workers.pop(worker, None)
         if mine is not None:
             self.past.add(mine, counters_only=True)
 
-    def sum(self) -> Figures:
+    def sum(self) -> Numbers:
         """Of all, past ones included."""
-        total = Figures()
+        total = Numbers()
         total.add(self.past, counters_only=True)
         for each in self.workers.values():
             total.add(each)

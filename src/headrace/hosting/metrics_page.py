@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace._version import __version__
 from headrace.errors import UsageError
-from headrace.hosting.metrics import LAG_BUCKETS, Figures, Totals
+from headrace.hosting.metrics import LAG_BUCKETS, Numbers, Totals
 from headrace.mux import BUCKETS, STATUSES
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from headrace.transports.health import Health
 
-__all__ = ("EXPORTED", "Exported", "Page", "families", "text_of")
+__all__ = ("EXPORTED", "Exported", "Page", "Unreadable", "families", "require", "text_of")
 
 
 class Exported(NamedTuple):
@@ -102,12 +102,12 @@ def _samples(totals: Totals) -> Iterator[tuple[str, Samples]]:
         yield f"headrace_{name}", [((), now.get(key, 0))]
     lag = figures.lag[0] or [0] * (len(LAG_BUCKETS) + 1)
     yield "headrace_loop_lag_seconds", [((), _histogram(LAG_BUCKETS, lag, figures.lag[1]))]
-    if totals.restarts is not None:
-        yield "headrace_workers", [((), len(totals.workers))]
+    if totals.serving is not None:
+        yield "headrace_workers", [((), totals.serving)]
         yield "headrace_worker_restarts_total", [((), totals.restarts)]
     yield (
         "headrace_worker_connections",
-        [((name,), each.now.get("http", 0) + each.now.get("lines", 0)) for name, each in totals.workers.items()],
+        [((each.name,), each.now.get("http", 0) + each.now.get("lines", 0)) for each in totals.workers.values()],
     )
     for name, key in (
         ("cpu_seconds_total", "cpu"),
@@ -117,23 +117,23 @@ def _samples(totals: Totals) -> Iterator[tuple[str, Samples]]:
     ):
         yield (
             f"headrace_worker_{name}",
-            [((worker,), each.process[key]) for worker, each in totals.workers.items() if key in each.process],
+            [((each.name,), each.process[key]) for each in totals.workers.values() if key in each.process],
         )
     yield "headrace_build_info", [((__version__, platform.python_version()), 1)]
 
 
-def _requests(figures: Figures) -> Iterator[tuple[str, Samples]]:
+def _requests(figures: Numbers) -> Iterator[tuple[str, Samples]]:
     counted: Samples = []
-    timed: dict[tuple[str, str], Figures] = {}
+    timed: dict[tuple[str, str], Numbers] = {}
     for (method, tool, revision), one in sorted(figures.requests.items()):
         labels = (_label(method), _label(tool), revision)
         for status, number in zip(STATUSES, one[0], strict=True):
             if number or status != "tool_error" or method == "tools/call":
                 counted.append(((*labels, status), number))
         if method not in _NOT_TIMED and any(one[1]):
-            part = Figures()
+            part = Numbers()
             part.requests["", "", ""] = one
-            timed.setdefault(labels[:2], Figures()).add(part)
+            timed.setdefault(labels[:2], Numbers()).add(part)
     yield "headrace_requests_total", counted
     yield (
         "headrace_request_duration_seconds",
@@ -188,14 +188,19 @@ def text_of(totals: Totals, accept: str = "") -> tuple[bytes, str]:
     return encode(_One(totals)), content_type
 
 
-Ask = Callable[[], Awaitable[Totals]]
+class Unreadable(Exception):
+    """There is no text now; the message says why."""
+
+
+Ask = Callable[[str], Awaitable[tuple[bytes, str]]]
 Scope = MutableMapping[str, Any]
 
 
 class Page:
     """An ASGI application with the metrics at ``path``; other paths are for ``beside``, or 404.
 
-    :param ask: gives the figures of now.
+    :param ask: gives the text of now and its content type for the value of an ``Accept`` header, as :func:`text_of`
+        does; :class:`Unreadable` is 503.
     :param health: answered at its paths as well (:mod:`headrace.transports.health`).
     """
 
@@ -229,5 +234,8 @@ class Page:
         if scope["method"] not in ("GET", "HEAD"):
             return 405, b"metrics are read with GET\n", plain, [(b"allow", b"GET, HEAD")]
         accept = b",".join(value for name, value in scope["headers"] if name == b"accept").decode("latin-1")
-        body, content_type = text_of(await self._ask(), accept)
+        try:
+            body, content_type = await self._ask(accept)
+        except Unreadable as exc:
+            return 503, f"{exc}\n".encode(), plain, [(b"retry-after", b"1")]
         return 200, body, content_type, [(b"cache-control", b"no-store")]

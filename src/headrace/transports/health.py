@@ -29,9 +29,14 @@ class Health:
         return f"<Health {self.state}{', '.join(['', *self._reasons])}>"
 
     @property
+    def reasons(self) -> list[str]:
+        """Why it is not ready; empty when it is."""
+        return [*([] if self.state == "ready" else [self.state]), *self._reasons]
+
+    @property
     def ready(self) -> bool:
         """Whether new requests may come."""
-        return self.state == "ready" and not self._reasons
+        return not self.reasons
 
     def started(self) -> None:
         """The server accepts connections."""
@@ -56,10 +61,8 @@ class Health:
             return 200, "ok\n"
         if path != READY:
             return None
-        if self.ready:
-            return 200, "ok\n"
-        reasons = list(self._reasons) if self.state == "ready" else [self.state, *self._reasons]
-        return 503, ", ".join(reasons) + "\n"
+        reasons = self.reasons
+        return (503, ", ".join(reasons) + "\n") if reasons else (200, "ok\n")
 
 
 def health_of(value: bool | Health | None) -> Health | None:

@@ -12,8 +12,8 @@ from headrace.cli.app import Failure, complain
 from headrace.cli.serving.plan import Group, Plan
 
 if TYPE_CHECKING:
-    from headrace.hosting.metrics import Metrics, Totals
-    from headrace.transports.health import Health
+    from headrace.hosting.metrics import Metrics
+    from headrace.hosting.supervisor import Supervisor
 
 __all__ = ("group",)
 
@@ -58,7 +58,13 @@ class _Watch(Group):
         first, unless --health was typed."""
         from headrace.transports.health import Health
 
-        plan.health = Health(yields=not plan.typed("health"))
+        yields = not plan.typed("health")
+        if plan.worker is None:
+            plan.health = Health(yields=yields)
+        else:
+            from headrace.hosting.health import WorkerHealth
+
+            plan.health = WorkerHealth(plan.worker, yields=yields)
         if plan.options["http"] and plan.options["health"]:
             plan.http["health"] = plan.health
         where = plan.options["metrics"]
@@ -72,9 +78,9 @@ class _Watch(Group):
         if not where.startswith("/"):
             return
         if isinstance(plan.server, AsgiGuest):
-            plan.server.put_behind(lambda app: Page(_alone(metrics), path=where, beside=app))
+            plan.server.put_behind(lambda app: Page(_asking(plan, metrics), path=where, beside=app))
         else:
-            plan.http["beside"] = Page(_alone(metrics), path=where, beside=plan.http.get("beside"))
+            plan.http["beside"] = Page(_asking(plan, metrics), path=where, beside=plan.http.get("beside"))
 
     def ready(self, plan: Plan, addresses: list[str]) -> None:
         """From now on ``/readyz`` is 200."""
@@ -88,25 +94,55 @@ class _Watch(Group):
 
     @contextlib.asynccontextmanager
     async def around(self, plan: Plan) -> AsyncIterator[None]:
-        """Counts, and shows what was counted until the very end of the server."""
-        if plan.metrics is None:
+        """Counts, and shows what was counted until the very end of the server; a worker tells its supervisor."""
+        metrics = plan.metrics
+        if metrics is None:
             yield
             return
         where = plan.options["metrics"]
         async with contextlib.AsyncExitStack() as stack:
-            if not where.startswith("/"):
-                health = plan.health if plan.options["health"] else None
-                await stack.enter_async_context(_served(where, _address(plan, where), _alone(plan.metrics), health))
-            stack.enter_context(plan.metrics.hosting())
+            if plan.worker is not None:
+                from headrace.hosting.metrics_workers import telling
+
+                assert plan.worker.line is not None
+                stack.enter_context(telling(plan.worker.line, metrics))
+            elif not where.startswith("/"):
+                await stack.enter_async_context(_served(plan, where, _asking(plan, metrics)))
+            stack.enter_context(metrics.hosting())
+            yield
+
+    @contextlib.asynccontextmanager
+    async def around_workers(self, plan: Plan, supervisor: Supervisor) -> AsyncIterator[None]:
+        """Collects what the workers count, and shows it."""
+        where = plan.options["metrics"]
+        if where is None:
+            yield
+            return
+        from headrace.hosting.health import SupervisorHealth
+        from headrace.hosting.metrics_workers import Collecting
+
+        plan.health = SupervisorHealth(supervisor)
+        text = Collecting(supervisor).text
+        async with contextlib.nullcontext() if where.startswith("/") else _served(plan, where, text):
             yield
 
 
-def _alone(metrics: Metrics) -> Callable[[], Awaitable[Totals]]:
-    """Asks the one process that there is."""
-    from headrace.hosting.metrics import Totals
+Ask = Callable[[str], Awaitable[tuple[bytes, str]]]
 
-    async def ask() -> Totals:
-        return Totals.alone(metrics.figures())
+
+def _asking(plan: Plan, metrics: Metrics) -> Ask:
+    """What gives the text of a page that this process shows."""
+    from headrace.hosting.metrics import Totals
+    from headrace.hosting.metrics_page import text_of
+
+    worker = plan.worker
+    if worker is not None:
+        from headrace.hosting.metrics_workers import asking_supervisor
+
+        return asking_supervisor(lambda: worker.line)
+
+    async def ask(accept: str) -> tuple[bytes, str]:
+        return text_of(Totals.alone(metrics.figures()), accept)
 
     return ask
 
@@ -122,15 +158,15 @@ def _address(plan: Plan, where: str) -> tuple[str, int]:
 
 
 @contextlib.asynccontextmanager
-async def _served(
-    where: str, address: tuple[str, int], ask: Callable[[], Awaitable[Totals]], health: Health | None
-) -> AsyncIterator[None]:
+async def _served(plan: Plan, where: str, ask: Ask) -> AsyncIterator[None]:
     """The page of the metrics at an address of its own, and health beside it. Raises Failure where that is taken."""
     from headrace.hosting.metrics_page import Page
     from headrace.transports.asgi import serve
 
+    host, port = _address(plan, where)
+    health = plan.health if plan.options["health"] else None
     try:
-        listener = await serve(Page(ask, health=health), host=address[0], port=address[1])
+        listener = await serve(Page(ask, health=health), host=host, port=port)
     except OSError as exc:
         raise Failure(f"--metrics {where}: {exc.strerror or exc}") from exc
     complain(f"metrics on {listener.url}/metrics")
