@@ -33,13 +33,17 @@ _PATIENCE = 1.0
 def telling(line: Line, metrics: Metrics) -> Iterator[None]:
     """In a worker: tells the supervisor what ``metrics`` count, the last of it at the end."""
     loop = asyncio.get_running_loop()
+    timer: asyncio.TimerHandle
 
-    def tell() -> None:
+    def wait() -> None:
         nonlocal timer
-        line.send("figures", figures=metrics.figures(changed=True))
         timer = loop.call_later(_EVERY, tell)
 
-    timer = loop.call_later(_EVERY, tell)
+    def tell() -> None:
+        line.send("figures", figures=metrics.figures(changed=True))
+        wait()
+
+    wait()
     line.on("collect", lambda fields: metrics.figures())
     try:
         yield

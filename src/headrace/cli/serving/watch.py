@@ -56,9 +56,11 @@ class _Watch(Group):
     def prepare(self, plan: Plan) -> None:
         """Puts health and a path of metrics beside the endpoint. An application that is served has its own paths
         first, unless --health was typed."""
+        from headrace.cli.guest import AsgiGuest, Guest
         from headrace.transports.health import Health
 
-        yields = not plan.typed("health")
+        beside = plan.http.get("beside")
+        yields = not plan.typed("health") and (beside is not None or isinstance(plan.server, Guest | AsgiGuest))
         if plan.worker is None:
             plan.health = Health(yields=yields)
         else:
@@ -70,7 +72,6 @@ class _Watch(Group):
         where = plan.options["metrics"]
         if where is None:
             return
-        from headrace.cli.guest import AsgiGuest
         from headrace.hosting.metrics import Metrics
         from headrace.hosting.metrics_page import Page
 
@@ -80,7 +81,9 @@ class _Watch(Group):
         if isinstance(plan.server, AsgiGuest):
             plan.server.put_behind(lambda app: Page(_asking(plan, metrics), path=where, beside=app))
         else:
-            plan.http["beside"] = Page(_asking(plan, metrics), path=where, beside=plan.http.get("beside"))
+            # Where routes of a guest come first, this answers for the endpoint.
+            health = plan.http.get("health") if beside is None else None
+            plan.http["beside"] = Page(_asking(plan, metrics), path=where, health=health, beside=beside)
 
     def ready(self, plan: Plan, addresses: list[str]) -> None:
         """From now on ``/readyz`` is 200."""
