@@ -28,9 +28,10 @@ class HttpRequest(msgspec.Struct, frozen=True):
     headers: list[tuple[bytes, bytes]]
     """Header lines in order; names in lower case."""
     client: tuple[Any, ...] | None
-    """Address of the peer, host and port first; None on a unix socket."""
+    """Address and port of the client, as trusted proxies say it where there are any (port 0 then, mostly); None on a
+    unix socket."""
     scheme: str
-    """``"http"`` or ``"https"``."""
+    """``"http"`` or ``"https"``: as the client spoke it."""
 
     def header(self, name: bytes) -> bytes | None:
         """The value of the header ``name`` (in lower case), of the first line where it is repeated."""
