@@ -6,20 +6,27 @@ is in tests/unit/test_task_stores.py and test_tasks_shared.py, which run over th
 
 import asyncio
 import logging
+import os
 import secrets
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from server_pipe import META, Pipe
 from test_task_stores import task
 
+import headrace
 from headrace import Limits, Server
 from headrace.protocol.backplane import BackplaneLost
 from headrace.protocol.tasks.store import ORPHANED, Signal, TasksFull
 from hosting.backplane_support import until
-from hosting.redis_support import redis_server
+from hosting.redis_support import redis_cluster, redis_server
 from hosting.task_support import OwnRedisStore
 
 TASKS = {**META, "io.modelcontextprotocol/clientCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}}
+TESTS = Path(__file__).parents[1]
 UNUSABLE = {"code": -32603, "message": "the task store cannot be used now"}
 
 
@@ -402,5 +409,102 @@ def test_processes_that_outlived_redis_keep_their_tasks(run):
                     await becomes(pipes[0], task_id, "completed")
                 for pipe in pipes:
                     pipe.mux.close()
+
+        run(main)
+
+
+CHILD = """
+import asyncio, sys, time
+from headrace import Limits
+from headrace.protocol.tasks.states import Task
+from hosting.task_support import OwnRedisStore
+
+async def main():
+    store = OwnRedisStore(sys.argv[1], "killed")
+    await store.start(Limits(max_tasks=10**6, max_tasks_per_principal=10**6))
+    print("worker", store.worker, flush=True)
+
+    async def one(number):
+        for step in range(10**6):
+            now = time.time()
+            task = Task(id=f"{number}-{step}", owner="", name="t", worker=store.worker, created=now, updated=now, ttl=10**6)
+            await store.create(task)
+            print("created", task.id, flush=True)
+            if step % 2:
+                await store.change(task.id, {"status": "completed", "payload": b'{"n":%d}' % step})
+                print("completed", task.id, flush=True)
+
+    await asyncio.gather(*(one(number) for number in range(8)))
+
+asyncio.run(main())
+"""
+
+
+def test_nothing_acknowledged_is_lost_when_a_process_and_redis_are_killed(run):
+    """Both are killed while tasks are made; Redis comes back with its append-only file, the process does not."""
+    with redis_server(keeps=True) as redis:
+        child = subprocess.Popen(
+            [sys.executable, "-c", CHILD, redis.url],
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(headrace.__file__).parents[1]), str(TESTS)])},
+            text=True,
+        )
+        lines = []
+        for line in child.stdout:
+            lines.append(line)
+            if len(lines) == 150:
+                redis.kill()
+                child.send_signal(signal.SIGKILL)
+                break
+        lines += [line for line in child.stdout.read().splitlines(keepends=True) if line.endswith("\n")]
+        assert child.wait(20) == -signal.SIGKILL
+        child.stdout.close()
+        redis.restart()
+        worker = lines.pop(0).split()[1]
+        states = dict(reversed(line.split()) for line in lines)
+
+        async def main():
+            store = OwnRedisStore(redis.url, "killed")
+            await store.start(Limits())
+            for task_id, what in states.items():
+                found = await store.get(task_id)
+                if what == "completed":
+                    assert found.status == "completed" and found.payload == b'{"n":%d}' % int(task_id.split("-")[1])
+            await store.backplane.bury(worker)
+            for task_id, what in states.items():
+                for _ in range(1000):
+                    found = await store.get(task_id)
+                    if found.terminal:
+                        break
+                    await asyncio.sleep(0.005)
+                # The last change of a task may have been made without its answer.
+                assert found.status == "completed" or (found.message == ORPHANED and what == "created")
+            await store.stop()
+
+        run(main)
+    assert len(states) >= 60
+
+
+def test_a_store_in_a_cluster(run):
+    with redis_cluster() as (url, _):
+
+        async def main():
+            one, two = (OwnRedisStore(url, "cluster") for _ in range(2))
+            await one.start(Limits())
+            await two.start(Limits())
+            made = [task(one, owner="u:a", ttl=60_000) for _ in range(5)]
+            for each in made:
+                await one.create(each)
+            signalled = []
+            one.attach(lambda: signalled.append(True), lambda task_id: None, lambda: None)
+            assert await two.follow(made[0].id) == made[0]
+            await two.post(Signal(made[0].id, "cancel", "", b""))
+            await until(lambda: signalled)
+            assert [each.kind for each in await one.signals()] == ["cancel"]
+            assert (await two.change(made[1].id, {"status": "completed", "payload": b"{}"})).terminal
+            assert [each.id for each in (await two.page("u:a", 0, 10))[0]] == [each.id for each in made]
+            await one.stop()
+            assert (await two.get(made[0].id)).message == ORPHANED
+            await two.stop()
 
         run(main)

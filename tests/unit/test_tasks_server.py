@@ -773,7 +773,7 @@ def test_tk31_se03_tasks_are_bound_to_the_caller(run):
         for other in (None, "bob", "u:ann"):
             with pytest.raises(RpcError, match="unknown task"):
                 await engine.find(Someone(other), "t-of-ann")
-        engine._owners["t-of-ann"] = "u:ann"
+        engine._owners["t-of-ann"] = "u:ann", float("inf")
         assert engine.followed(Someone("bob"), ["t-of-ann"]) == []
         assert engine.followed(Someone("ann"), ["t-of-ann"]) == ["t-of-ann"]
         assert (await pipe.ask(1, "tasks/list"))["result"]["tasks"] == []

@@ -50,7 +50,7 @@ class TaskEngine:
         self.poll = max(1, round(poll_interval * 1000))
         self.runs: dict[str, Run] = {}
         self._held = 0  # bytes of the params of runs that are tasks
-        self._owners: dict[str, str] = {}
+        self._owners: dict[str, tuple[str, float]] = {}  # of tasks that were made here, and when their time is over
         self._jobs: set[asyncio.Task[Any]] = set()
         self.following = Following(self)
         self.creating: set[str] = set()
@@ -143,9 +143,9 @@ class TaskEngine:
         await self.following.compare()
         for task_id in await self.store.sweep():
             self._owners.pop(task_id, None)
-        for task_id in list(self._owners):
-            if task_id not in self.runs and await self.store.get(task_id) is None:
-                self._owners.pop(task_id, None)
+        for task_id in [task_id for task_id, (_, expires) in self._owners.items() if expires <= now]:
+            if task_id not in self.runs:
+                del self._owners[task_id]
 
     # --- making -------------------------------------------------------------------------------------
 
@@ -270,7 +270,8 @@ class TaskEngine:
     def _adopt(self, run: Run, exchange: Exchange) -> None:
         run.is_task = True
         self.runs[run.task.id] = run
-        self._owners[run.task.id] = run.task.owner
+        expires = run.task.expires
+        self._owners[run.task.id] = run.task.owner, float("inf") if expires is None else expires
         self.following.look()
         scope = scope_of(exchange)
         if scope is not None:
@@ -358,7 +359,7 @@ class TaskEngine:
         owner = owner_key(exchange.principal)
         if self.store.shared and not self._owners.keys() >= set(task_ids):
             return self._followed_elsewhere(exchange, task_ids)
-        accepted = [task_id for task_id in task_ids if self._owners.get(task_id) == owner]
+        accepted = [task_id for task_id in task_ids if task_id in self._owners and self._owners[task_id][0] == owner]
         for task_id in accepted:
             self.background(self._tell_present(task_id))
         return accepted

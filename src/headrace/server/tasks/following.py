@@ -147,19 +147,22 @@ class Following:
         """
         engine, owner = self.engine, owner_key(exchange.principal)
         found: list[str] = []
+        elsewhere: list[str] = []
         for task_id in dict.fromkeys(task_ids):
             run = engine.runs.get(task_id)
-            if run is not None:
-                if run.task.owner == owner:
-                    found.append(task_id)
-            elif engine.possible(task_id):
-                task = await engine.reach(engine.store.follow(task_id))
-                if task is not None and task.owner == owner:
-                    found.append(task_id)
-                    if not task.terminal:
-                        self.listened[task_id] = 0.0
-                elif task is not None and task_id not in self.listened and task_id not in self._waiters:
-                    engine.background(engine.store.unfollow(task_id))
+            if run is None and engine.possible(task_id):
+                elsewhere.append(task_id)
+            elif run is not None and run.task.owner == owner:
+                found.append(task_id)
+        for task in await asyncio.gather(*(engine.reach(engine.store.follow(task_id)) for task_id in elsewhere)):
+            if task is None:
+                continue
+            if task.owner == owner:
+                found.append(task.id)
+                if not task.terminal:
+                    self.listened.setdefault(task.id, 0.0)
+            elif task.id not in self.listened and task.id not in self._waiters:
+                engine.background(engine.store.unfollow(task.id))
         self.look()
         return found
 
