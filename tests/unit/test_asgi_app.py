@@ -539,7 +539,7 @@ def test_stateless_and_json_only(run):
     served(run, body, stateless=True, json_only=True)
 
 
-@pytest.mark.parametrize("option", [{"ssl": object()}, {"path": "mcp"}, {"sealed_sessions": True, "stateless": True}])
+@pytest.mark.parametrize("option", [{"ssl": object()}, {"proxy_protocol": True}, {"path": "mcp"}, {"sealed_sessions": True, "stateless": True}])
 def test_options_that_cannot_be_served(option):
     with pytest.raises(UsageError):
         make_server().asgi(**option)

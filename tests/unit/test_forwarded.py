@@ -4,11 +4,14 @@ Strategy: tables of header values against the reader, then raw sockets against a
 what `authenticate` and an application beside the endpoint see of it.
 """
 
+import ipaddress
 import json
 
 import pytest
 from asgi_site import App, answer
 from http_support import make_server, site
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from headrace.errors import UsageError
 from headrace.transports.forwarded import Trusted, Whence
@@ -83,6 +86,20 @@ def test_rfc_7239(value, found):
     assert read(value, header="forwarded") == found
 
 
+PIECES = st.sampled_from([b"198.51.100.1", b"10.1.1.1", b"::1", b"[::1]:80", b"for=", b'"', b",", b";", b" ", b"\\", b"proto=https",
+                          b"https", b":", b"unknown", b"\xff", b"1.2.3.4:99999", b"=", b"fe80::1%eth0", b"%"])  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(PIECES | st.binary(max_size=8), max_size=12).map(b"".join), st.lists(PIECES, max_size=4).map(b"".join))
+def test_whatever_stands_there_gives_an_address(addresses, scheme):
+    """SE: hostile values are read to a plain address and one of two schemes, never to what they say themselves."""
+    for header in ("x-forwarded-for", "forwarded"):
+        found = Trusted(["10.0.0.0/8"], header).whence(CAME, addresses, scheme)
+        assert str(ipaddress.ip_address(found.host)) == found.host
+        assert 0 <= found.port <= 65535 and found.scheme in ("http", "https")
+
+
 def test_everybody_is_a_choice_that_believes_the_client():
     assert read("6.6.6.6, 198.51.100.1", entries=["*"])[0] == "6.6.6.6"
     assert Trusted("127.0.0.1, unix").believes("unix") and not Trusted(["127.0.0.1"]).believes("unix")
@@ -138,5 +155,27 @@ def test_a_request_is_its_clients(run, options, client, scheme):
             assert (await peer.ask(place.call("echo", {"text": "x"}))).status == 200
             assert (link.peer, link.scheme) == ("127.0.0.1", "http")
         assert seen == [(client, scheme)] * 2 + [("127.0.0.1", "http")]
+
+    run(main)
+
+
+def test_behind_an_asgi_host_each_request_has_its_own_peer(run):
+    """The host's connections share links of ours: what was true of one request says nothing about the next."""
+    from asgi_support import living, modern, post
+
+    seen = []
+
+    async def authenticate(request):
+        seen.append((request.client and request.client[0], request.scheme))
+
+    async def main():
+        app = make_server().asgi(authenticate=authenticate, forwarded_allow_ips=["10.0.0.1"])
+        async with living(app):
+            headers, body = modern("tools/list")
+            said = [*headers, (b"x-forwarded-for", b"198.51.100.1"), (b"x-forwarded-proto", b"https")]
+            for client in (("10.0.0.1", 1), ("10.0.0.2", 2), None, ("10.0.0.1", 3)):
+                answer = await post(app, said, body, client=client).over()
+                assert answer.status == 200
+        assert seen == [("198.51.100.1", "https"), ("10.0.0.2", "http"), (None, "http"), ("198.51.100.1", "https")]
 
     run(main)

@@ -453,7 +453,7 @@ class Server(Registration):
         """The server as an ASGI 3 application, for uvicorn and its like, and for mounts in Starlette or FastAPI.
 
         It answers at its mount point and at ``/mcp`` below it, or at ``path``; the other ``options`` are those of
-        :class:`headrace.transports.http_options.HttpOptions`, but for ``ssl``, which is the host's business.
+        :class:`headrace.transports.http_options.HttpOptions`, but for what is the host's business (``ssl``).
         Raises :class:`UsageError` for options that cannot be served. See
         :class:`headrace.transports.asgi.AsgiApp`.
         """

@@ -83,7 +83,8 @@ cdef class AsgiLink:
         """
         cdef bytes query
         self.scope = scope
-        self.link.came = None
+        self.link.came = self.link.told = None
+        self.link.hears = 0
         self.turn += 1
         self.task = task
         self.start = None

@@ -35,7 +35,7 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
-_FOREIGN = ("ssl", "beside", "health")
+_FOREIGN = ("ssl", "beside", "health", "proxy_protocol")
 """Options that are the host's business."""
 _KEPT_LINKS = 256
 """Connections kept between two requests."""
@@ -82,8 +82,8 @@ class AsgiApp:
     event loop.
 
     :param server: a :class:`headrace.Server` or :class:`headrace.transports.plain.McpHost`.
-    :param options: :class:`headrace.transports.http_options.HttpOptions` but ``ssl``, ``beside`` and
-        ``health``.
+    :param options: :class:`headrace.transports.http_options.HttpOptions` but ``ssl``, ``beside``,
+        ``health`` and ``proxy_protocol``.
 
     Raises :class:`UsageError` for options that cannot be served, TypeError for one that there is not.
     """
