@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -175,10 +176,10 @@ def test_the_trace_is_named_where_there_is_one(run, lines):
 
 
 def test_workers_are_named(lines, monkeypatch):
-    monkeypatch.setenv("HEADRACE_WORKER_INDEX", "3")
+    monkeypatch.setattr("headrace.hosting.worker._current", SimpleNamespace(index=3))
     record = log.makeRecord("shop", logging.INFO, __file__, 1, "hello", (), None)
     assert RequestFilter().filter(record)
-    assert json.loads(JsonFormatter().format(record))["worker"] == "3"
+    assert json.loads(JsonFormatter().format(record))["worker"] == 3
     assert "[worker=3]" in PlainFormatter().format(record)
 
 
@@ -460,3 +461,38 @@ def test_wrong_values(tmp_path):
     asgi = "async def app(scope, receive, send):\n    pass\n"
     done = serve(tmp_path, "--access-log", "--http", "127.0.0.1:0", program=asgi)
     assert done.returncode == 2 and "--access-log is for MCP servers" in done.stderr
+
+
+def test_lines_of_workers_say_which(tmp_path):
+    """With --workers every line of every process is in the format, and says whose it is."""
+    (tmp_path / "shop.py").write_text(PROGRAM)
+    process = subprocess.Popen(
+        [
+            sys.executable, "-m", "headrace", "serve", "shop.py", "--http", "127.0.0.1:0", "--workers", "2",
+            "--log-format", "json", "--access-log", "--stateless",
+        ],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path, env=ENV,
+    )  # fmt: skip
+    head = []
+    try:
+        while not (found := re.search(r"serving secretive on (http://\S+?/mcp)", head[-1] if head else "")):
+            head.append(line := process.stderr.readline())
+            assert line, head
+
+        async def trial():
+            for _ in range(4):
+                async with connect(found[1], revision=R5) as client:
+                    assert (await client.call_tool("loses", {"card": "4111-1111"})).is_error
+
+        asyncio.run(asyncio.wait_for(trial(), 30))
+        process.terminate()
+        _, err = process.communicate(timeout=20)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+    objects = [json.loads(line) for line in ("".join(head) + err).splitlines()]
+    calls = [line for line in objects if line.get("log") == "access" and line.get("tool") == "loses"]
+    assert len(calls) == 4 and {line["worker"] for line in calls} == {0, 1}
+    assert {line["worker"] for line in objects if line.get("message") == "tool 'loses' failed"} == {0, 1}
+    assert "4111" not in err

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from headrace.hosting.facts import known_name, peer_of, session_tag, target_kind
-from headrace.hosting.logs import encoded, one_line, shown_id, stamp, worker_name
+from headrace.hosting.logs import encoded, one_line, shown_id, stamp, worker_number
 from headrace.jsonrpc import METHOD_NOT_FOUND
 from headrace.mux.observer import Observer
 
@@ -47,7 +47,7 @@ class AccessLog(Observer):
     def __init__(self, write: Callable[[str], Any] = _to_stderr, *, as_json: bool = False) -> None:
         self._write = write
         self._format = _json if as_json else _plain
-        self._worker = worker_name()
+        self._worker = worker_number()
         self._waiting: list[_Line] = []
 
     def begin(self, request: Observed) -> tuple[float, str]:
@@ -120,7 +120,7 @@ _Line = tuple[
 """When, who, method, name, outcome, code, status, (ms, bytes in, bytes out), request id, revision, session."""
 
 
-def _plain(line: _Line, worker: str | None) -> str:
+def _plain(line: _Line, worker: int | None) -> str:
     when, peer, method, name, outcome, code, status, cost, id, revision, session = line
     text = f"{stamp(when)} access {peer} {method if name is None else f'{method} {name}'} {outcome}"
     if cost is not None:
@@ -140,7 +140,7 @@ def _plain(line: _Line, worker: str | None) -> str:
     return f"{text if text.isprintable() else one_line(text)}\n"
 
 
-def _json(line: _Line, worker: str | None) -> str:
+def _json(line: _Line, worker: int | None) -> str:
     when, peer, method, name, outcome, code, status, cost, id, revision, session = line
     made: dict[str, Any] = {"time": stamp(when), "log": "access", "peer": peer, "method": method}
     if name is not None:

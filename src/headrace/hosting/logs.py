@@ -8,7 +8,6 @@ and in threads alike. The formatters of here do both plain and JSON lines, and h
 from __future__ import annotations
 
 import logging
-import os
 import re
 import sys
 import time
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from headrace.hosting.facts import known_name, session_tag, target_kind
+from headrace.hosting.worker import current as current_worker
 from headrace.mux.observer import Observer
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ __all__ = (
     "one_line",
     "redacted",
     "stamp",
-    "worker_name",
+    "worker_number",
 )
 
 _MOST_ID = 64  # characters of a request id that are repeated
@@ -76,9 +76,10 @@ def shown_id(id: Any) -> str | int:
     return id if isinstance(id, int) and abs(id) < 1 << 63 else str(id)[:_MOST_ID]
 
 
-def worker_name() -> str | None:
+def worker_number() -> int | None:
     """Which of the workers of ``headrace serve --workers`` this process is, or None."""
-    return os.environ.get("HEADRACE_WORKER_INDEX")
+    worker = current_worker()
+    return None if worker is None else worker.index
 
 
 class RequestContext(Observer):
@@ -101,7 +102,7 @@ class RequestFilter(logging.Filter):
 
     def __init__(self) -> None:
         super().__init__()
-        self._worker = worker_name()
+        self._worker = worker_number()
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Lets every record pass."""

@@ -83,8 +83,8 @@ def _provider(plan: Plan) -> Any:
         facts["service.name"] = server.name
         if version := getattr(server, "version", None):
             facts["service.version"] = str(version)
-    if worker := os.environ.get("HEADRACE_WORKER_INDEX"):
-        facts["headrace.worker"] = worker
+    if plan.worker is not None:
+        facts["headrace.worker"] = plan.worker.index
     exporters = [_exporter(name) for name in _exporter_names()]
     provider = TracerProvider(resource=Resource.create(facts), shutdown_on_exit=False)
     for exporter in exporters:
