@@ -9,7 +9,7 @@ import json
 
 import pytest
 from asgi_site import App, answer
-from http_support import make_server, site
+from http_support import make_server, site, tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -177,5 +177,22 @@ def test_behind_an_asgi_host_each_request_has_its_own_peer(run):
                 answer = await post(app, said, body, client=client).over()
                 assert answer.status == 200
         assert seen == [("198.51.100.1", "https"), ("10.0.0.2", "http"), (None, "http"), ("198.51.100.1", "https")]
+
+    run(main)
+
+
+@pytest.mark.parametrize("data", [b"POST /mcp HTTP/1.1\r\nbad header\r\n\r\n", b"POST /mcp HT"], ids=["bad", "late"])
+def test_what_is_no_request_is_nobodys(run, data):
+    """A head that cannot be read, or does not come, behind a proxy: it is not the client's of the request before."""
+
+    async def main():
+        async with site(make_server(), tiny(header_timeout=0.3), forwarded_allow_ips=["127.0.0.1"]) as place:
+            peer = await place.connect()
+            headers = [("X-Forwarded-For", "198.51.100.1")]
+            assert (await peer.ask(place.call("echo", {"text": "x"}, headers=headers))).status == 200
+            [link] = place.endpoint.links
+            assert link.peer == "198.51.100.1"
+            assert (await peer.ask(data)).status in (400, 408)
+            assert link.peer == "127.0.0.1"
 
     run(main)

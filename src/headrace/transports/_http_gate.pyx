@@ -137,6 +137,8 @@ cdef class GateLink(RequestLink):
         if self.phase == SKIP:
             self.phase = LINGER
             return self.settle()
+        if self.phase == HEAD:
+            self.extra = self.told = None    # those of the request before
         self.persist = False
         self.head.flags = 0
         self.head.method = HR_M_OTHER

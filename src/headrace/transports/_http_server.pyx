@@ -239,7 +239,7 @@ cdef class HttpLink(AppLink):
                         self.persist = False
                         self.head.flags = 0
                         self.head.method = HR_M_OTHER
-                        self.extra = None
+                        self.extra = self.told = None
                         self.refuse(status_of(rc), str(head_error(rc)))
         finally:
             self.busy = False
