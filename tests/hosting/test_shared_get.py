@@ -263,8 +263,30 @@ def test_requests_go_to_the_client_on_the_stream_of_another_process(scene):
         with pytest.raises(LocalProtocolError):
             a.session(sid).request("ping")
         a.session(sid).held = True  # it has not heard of it yet
+        a.session(sid).direct()
         with pytest.raises(ConnectionClosed):
             await a.session(sid).request("ping")
+
+    scene(body)
+
+
+def test_who_waits_for_a_stream_is_told_of_one_anywhere(scene):
+    """As hosted servers do that ask the client outside of its requests."""
+
+    async def body(a, b):
+        sid = await a.open_session(await a.connect())
+        session = a.session(sid)
+        waiting = asyncio.ensure_future(session.next_stream())
+        peer = await b.open_stream(sid)
+        await asyncio.wait_for(waiting, 5)
+        call = session.mux.call("ping", None, session.sink)
+        _, message = await peer.event()
+        answer = {"jsonrpc": "2.0", "id": message["id"], "result": {}}
+        caller = await a.connect()
+        assert (await caller.ask(a.request(body=answer, mcp_session_id=sid))).status == 202
+        assert await call == b"{}"
+        peer.reset()
+        await a.settled(lambda: session.sink is None)
 
     scene(body)
 

@@ -93,6 +93,7 @@ class SharedStreams:
         session.epoch, owner, session.held = _read_owner(part) or (0, creator, False)
         # It may have been owned here before, and what happened since is not known.
         session.owner = owner if owner != self.backplane.worker else ""
+        session.direct()
 
     def _add(self, session: StreamSharing) -> None:
         assert session.id is not None
@@ -216,6 +217,7 @@ class SharedStreams:
         session.count = 0
         session.owner = me
         session.held = True  # from here on: nobody else needs to care for this client
+        session.direct()
         self.tell_owner(session)
         return missed
 
@@ -243,6 +245,7 @@ class SharedStreams:
         session.epoch, session.owner, session.held = int(epoch), sender, held == b"1"
         if owned:
             self._let_go(session)
+        session.direct()
         self._hand_over(session)
         if not session.held and session.streams:
             self.runtime.spawn(self._take_back(session))
@@ -256,6 +259,7 @@ class SharedStreams:
     def _disowned(self, session: StreamSharing) -> None:
         """Nobody owns it any more."""
         session.owner, session.held = "", False
+        session.direct()
         if session.mux is not None:
             for call in list(session.mux.pending.values()):
                 if type(call.sink) is FrameSink:
@@ -263,8 +267,8 @@ class SharedStreams:
         if session.streams:
             self.runtime.spawn(self._take_back(session))
 
-    def _let_go(self, session: StreamSharing) -> None:
-        session.sink = None
+    @staticmethod
+    def _let_go(session: StreamSharing) -> None:
         store = session.keeper.store if session.keeper is not None else None
         if isinstance(store, SharedEventStore):
             store.lost_ownership()
@@ -282,7 +286,6 @@ class SharedStreams:
         except (BackplaneLost, RpcError):
             return
         if session.streams:
-            session.sink = session.streams[-1]
             session._flush()
             if missed:
                 session.tell_all_changed()
@@ -297,6 +300,7 @@ class SharedStreams:
                 session.owner = sender
                 session.held = True
                 self._let_go(session)
+                session.direct()
                 answer = _HANDED
             self._hand_over(session)
             self._end_stream(session, stream.decode("ascii"))
@@ -339,7 +343,7 @@ class SharedStreams:
         if lives:
             self._hand_over(session)
         elif session.owner == owner:
-            session.owner, session.held = "", False
+            self._disowned(session)
 
     def _noted(self, sender: str, tag: bytes, method: bytes, params: bytes) -> None:
         session = self._of(tag)

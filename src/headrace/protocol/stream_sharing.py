@@ -53,6 +53,7 @@ class StreamSharing(StreamingSession):
     followers: tuple[Follower, ...] = ()
     """POST streams of other processes or connections that are read here."""
     _taking: Any = None
+    _remote: Any = None
 
     @property
     def owned(self) -> bool:
@@ -87,11 +88,24 @@ class StreamSharing(StreamingSession):
         if self.shared is None:
             return
         if self.away:
-            self.sink = None
+            self.direct()
         elif not self.streams and self.held:
             self.held = False
             if not self.ended:
                 self.shared.tell_owner(self)
+
+    def direct(self) -> None:
+        """Sets ``sink``: the newest stream here, or the way to the one that another process has."""
+        if self.owned:
+            self.sink = self.streams[-1] if self.streams else None
+        elif self.held and self.owner and self.shared is not None:
+            if self._remote is None:
+                self._remote = self.shared.remote(self)
+            self.sink = self._remote
+        else:
+            self.sink = None
+        if self.sink is not None and self.awaited is not None:
+            self._tell_awaited()
 
     def tell_all_changed(self) -> None:
         """Nobody knows what the client was not told."""
@@ -114,13 +128,12 @@ class StreamSharing(StreamingSession):
             return super().request(method, params, timeout=timeout)
         if self.mux is None or not self.ready:
             raise LocalProtocolError("the session is not initialized, or has ended")
-        if not self.held or not self.owner:
+        if self.sink is None:
             raise LocalProtocolError("the client has no stream open for requests that belong to none of its own")
-        assert self.shared is not None
         return self.mux.call(
             method,
             None if params is None else _encode(params),
-            self.shared.remote(self),
+            self.sink,
             timeout=timeout if timeout is not None else self.server.limits.request_timeout,
         )
 
