@@ -2,7 +2,8 @@
 
 ``KEYS[1]`` is the name that all keys begin with; it holds a hash tag, so that a cluster keeps them on one node:
 
-- ``:t:ID`` one task, a hash (see ``_ROW``; ``w`` its process, ``e`` when its time is over, ``fw`` who follows it);
+- ``:t:ID`` one task, a hash (``b`` what never changes, ``s`` its state, ``p`` its result, ``w`` its process, ``e`` when
+  its time is over, ``fw`` who follows it);
 - ``:exp`` all ids by the end of their time, ``:own:OWNER`` those of one owner by number, ``:meta`` what must be
   known of a task whose hash is gone;
 - ``:run:WORKER`` the unfinished ones of a process, ``:workers`` the processes that have some;
@@ -17,7 +18,10 @@ from __future__ import annotations
 import hashlib
 from typing import Final
 
-__all__ = ("CHANGE", "CREATE", "DELETE", "FAIL", "FOLLOW", "GET", "PAGE", "POST", "SWEEP", "TAKE", "UNFOLLOW", "Script")
+__all__ = (
+    "CHANGE", "CREATE", "DELETE", "FAIL", "FOLLOW", "GET", "MEMBERS", "PAGE", "POST", "SWEEP", "TAKE", "UNFOLLOW",
+    "Script",
+)  # fmt: skip
 
 _COMMON = """
 local P = KEYS[1]
@@ -155,6 +159,9 @@ DELETE: Final = Script("drop(ARGV[1])")
 
 SWEEP: Final = Script("return expire(tonumber(ARGV[1]))")
 """How many at most -> ids of those that are deleted."""
+
+MEMBERS: Final = Script("return redis.call('SMEMBERS', P .. ARGV[1])")
+"""Rest of the name of a set -> its members."""
 
 PAGE: Final = Script("""
 local owned, at, count = P .. ':own:' .. ARGV[1], ARGV[2], tonumber(ARGV[3])

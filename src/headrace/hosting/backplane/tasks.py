@@ -16,13 +16,13 @@ import asyncio
 import contextlib
 import hashlib
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from redis.exceptions import NoScriptError, RedisError
 
 from headrace.errors import RpcError, UsageError
+from headrace.hosting.backplane._task_calls import Calls
 from headrace.hosting.backplane._task_scripts import (
     CHANGE,
     CREATE,
@@ -30,15 +30,14 @@ from headrace.hosting.backplane._task_scripts import (
     FAIL,
     FOLLOW,
     GET,
+    MEMBERS,
     PAGE,
     POST,
     SWEEP,
     TAKE,
     UNFOLLOW,
-    Script,
 )
 from headrace.jsonrpc import INTERNAL_ERROR
-from headrace.protocol.backplane import BackplaneLost
 from headrace.protocol.tasks.states import Task, error_object
 from headrace.protocol.tasks.store import ORPHANED, Signal, TasksFull, TaskStore
 
@@ -51,7 +50,6 @@ __all__ = ("RedisTaskStore",)
 _KIND = "task"  # of messages
 _CHANGED = b"c"
 _SIGNALLED = b"s"
-_PATIENCE = 5.0  # seconds for one command, with the wait for its turn
 _RETURN = 5.0  # seconds, beside its lease, in which every process that lives is back after a loss of Redis
 _SWEEP = 500  # tasks that are deleted by one command
 _SIGNALS = 10_000  # that may wait for one process
@@ -126,7 +124,7 @@ class RedisTaskStore(TaskStore):
 
     def __init__(self, backplane: RedisBackplane) -> None:
         self._backplane = backplane
-        self._key = f"{{{backplane.prefix}}}:tasks".encode()
+        self._calls = Calls(backplane, f"{{{backplane.prefix}}}:tasks".encode())
         self._limits: Limits | None = None
         self._open = False
         self._known = False  # to the backplane
@@ -154,11 +152,13 @@ class RedisTaskStore(TaskStore):
         self.worker = self._backplane.worker
         self._suspects.clear()
         self._open = True
+        self._calls.open()
         try:
             if self._backplane.available:  # else it was said to be optional, and is looked for with each sweep
                 await self._fail_orphans()
         except BaseException:
             self._open = False
+            self._calls.close()
             raise
         if not self._known:
             self._known = True
@@ -178,6 +178,7 @@ class RedisTaskStore(TaskStore):
             pass  # another process will find them
         finally:
             self._open = False
+            self._calls.close()
             for job in list(self._jobs):
                 job.cancel()
 
@@ -215,38 +216,6 @@ class RedisTaskStore(TaskStore):
             if not await self._backplane.alive(worker):
                 await self._fail(worker)
 
-    # --- Redis --------------------------------------------------------------------------------------
-
-    async def _do(self, script: Script, *args: Any) -> Any:
-        """Runs a script. Raises BackplaneLost, without waiting where Redis is known to be away."""
-
-        async def run(client: Any) -> Any:
-            try:
-                return await client.evalsha(script.sha, 1, self._key, *args)
-            except NoScriptError:
-                return await client.eval(script.text, 1, self._key, *args)
-
-        return await self._ask(run)
-
-    async def _members(self, key: str) -> list[str]:
-        return [each.decode() for each in await self._ask(lambda client: client.smembers(self._key + key.encode()))]
-
-    async def _ask(self, work: Callable[[Any], Awaitable[Any]]) -> Any:
-        if not self._open:
-            raise BackplaneLost("the task store is closed")
-        # In a task of its own: one who stops waiting must not break a connection in the middle of an answer.
-        call = asyncio.get_running_loop().create_task(self._backplane.perform(work))
-        self._jobs.add(call)
-        call.add_done_callback(self._ended)
-        try:
-            async with asyncio.timeout(_PATIENCE):
-                return await asyncio.shield(call)
-        except TimeoutError:
-            call.cancel()
-            raise BackplaneLost("the task store: Redis did not answer in time") from None
-        except RedisError as exc:
-            raise BackplaneLost(f"the task store: Redis refuses: {exc}") from None
-
     def _ended(self, job: asyncio.Task[Any]) -> None:
         self._jobs.discard(job)
         if not job.cancelled():
@@ -263,7 +232,7 @@ class RedisTaskStore(TaskStore):
         for key, value in zip(values[::2], values[1::2], strict=True):
             if value:
                 fields += (key, value)
-        outcome = await self._do(
+        outcome = await self._calls(
             CREATE,
             task.id,
             _owner(task.owner),
@@ -279,13 +248,13 @@ class RedisTaskStore(TaskStore):
             raise TasksFull("you hold too many tasks (limit max_tasks_per_principal)", "max_tasks_per_principal")
 
     async def get(self, task_id: str) -> Task | None:
-        row = await self._do(GET, task_id)
+        row = await self._calls(GET, task_id)
         return None if row is None else _task(row)
 
     async def change(self, task_id: str, fields: dict[str, Any]) -> Task | None:
         assert self._limits is not None
         payload = fields.get("payload")
-        row = await self._do(CHANGE, task_id, self._limits.max_task_bytes, len(payload or b""), *_fields(fields))
+        row = await self._calls(CHANGE, task_id, self._limits.max_task_bytes, len(payload or b""), *_fields(fields))
         if row is None:
             return None
         if row == b"full":
@@ -301,24 +270,24 @@ class RedisTaskStore(TaskStore):
                 self._backplane.tell(worker, _KIND, _CHANGED, task_id.encode())
 
     async def delete(self, task_id: str) -> None:
-        await self._do(DELETE, task_id)
+        await self._calls(DELETE, task_id)
 
     async def page(self, owner: str, after: int, count: int) -> tuple[list[Task], int | None]:
-        rows = await self._do(PAGE, _owner(owner), after, count)
+        rows = await self._calls(PAGE, _owner(owner), after, count)
         more = int(float(rows[count - 1][7])) if len(rows) > count else None
         return [_task(row) for row in rows[:count]], more
 
     async def sweep(self) -> list[str]:
         await self._fail_orphans()
         found: list[str] = []
-        while ids := await self._do(SWEEP, _SWEEP):
+        while ids := await self._calls(SWEEP, _SWEEP):
             found += (task_id.decode() for task_id in ids)
             if len(ids) < _SWEEP:
                 break
         return found
 
     async def post(self, signal: Signal) -> None:
-        outcome = await self._do(POST, signal.task_id, _encode_signal(signal), _SIGNALS)
+        outcome = await self._calls(POST, signal.task_id, _encode_signal(signal), _SIGNALS)
         if outcome == b"full":
             raise OSError("the task store: the process that runs the task does not take what it is told")
         if outcome is not None:
@@ -330,7 +299,7 @@ class RedisTaskStore(TaskStore):
 
     async def signals(self) -> list[Signal]:
         # They stay in Redis until the next look: what comes with an answer that is lost comes again.
-        rows = await self._do(TAKE, self.worker, self._taken)
+        rows = await self._calls(TAKE, self.worker, self._taken)
         found = []
         for row in rows:
             number, _, body = row.partition(b":")
@@ -339,20 +308,20 @@ class RedisTaskStore(TaskStore):
         return found
 
     async def follow(self, task_id: str) -> Task | None:
-        row = await self._do(FOLLOW, task_id, self.worker, _FOLLOWERS)
+        row = await self._calls(FOLLOW, task_id, self.worker, _FOLLOWERS)
         return None if row is None else _task(row)
 
     async def unfollow(self, task_id: str) -> None:
-        await self._do(UNFOLLOW, task_id, self.worker)
+        await self._calls(UNFOLLOW, task_id, self.worker)
 
     async def unfinished(self) -> list[str]:
-        return await self._members(f":run:{self.worker}")
+        return [each.decode() for each in await self._calls(MEMBERS, f":run:{self.worker}")]
 
     # --- processes that died ------------------------------------------------------------------------
 
     async def _fail_orphans(self) -> None:
         """Fails the tasks of processes that have had no lease for as long as a lease lasts."""
-        workers = await self._members(":workers")
+        workers = [each.decode() for each in await self._calls(MEMBERS, ":workers")]
         now = asyncio.get_running_loop().time()
         suspects: dict[str, float] = {}
         for worker in workers:
@@ -367,6 +336,6 @@ class RedisTaskStore(TaskStore):
         payload = error_object(RpcError(INTERNAL_ERROR, ORPHANED))
         left = 1
         while left:
-            left, told = await self._do(FAIL, worker, repr(time.time()), _encode(ORPHANED), payload)
+            left, told = await self._calls(FAIL, worker, repr(time.time()), _encode(ORPHANED), payload)
             for task_id, followers in told:
                 self._tell(task_id.decode(), followers)
