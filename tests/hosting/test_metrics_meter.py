@@ -1,13 +1,16 @@
 """Requests are counted where they end: by method, tool, revision and how they ended."""
 
 import asyncio
+import gc
 import json
+import sys
 
 import pytest
 
 from headrace import Context, RpcError, Server, ToolError
 from headrace.errors import LocalProtocolError
 from headrace.mux import BUCKETS, STATUSES, AnyMethod, FrameSink, Gate, Meter, Mux, Revision
+from headrace.mux.observer import Observer
 from headrace.transports.runtime import make_runtime
 
 R5 = "2026-07-28"
@@ -269,6 +272,78 @@ def test_names_that_are_told_apart_are_bounded(run):
         total = sum(sum(counts) for counts in counted(meter).values())
         assert total == 6_000
         assert counted(meter)["tools/call", "(unknown)"][0] > 1_800
+
+    run(main)
+
+
+def test_nothing_is_held_by_requests_that_are_over(run):
+    """However they end: answered, cancelled, or dropped with their connection while they run."""
+
+    async def main():
+        app = make_server()
+
+        @app.add_middleware
+        async def passing(call, next):
+            await next(call)
+
+        async with app.running():
+            meter = Meter(knows=app.tools.__contains__)
+            line = Line(app, meter)
+            line.call("echo", text="a")
+            line.call("slow", ms=1)
+            await line.settle()
+            gc.collect()
+            series = meter.table["tools/call", "slow"]
+            held = sys.getrefcount(series)
+            for _ in range(20):
+                line.call("slow", ms=1)
+                line.call("slow", ms=60_000)
+                note = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": line.id}}
+                line.mux.receive_frame(json.dumps(note).encode(), line.sink)
+            await line.settle()
+            line.call("slow", ms=60_000)
+            line.mux.close("gone")
+            await line.settle()
+            assert counted(meter)["tools/call", "slow"] == [21, 0, 0, 21]
+            del line
+            gc.collect()
+            assert sys.getrefcount(series) == held
+
+    run(main)
+
+
+def test_beside_an_observer(run):
+    """Requests that are traced or logged count as others do."""
+
+    class Watching(Observer):
+        def __init__(self):
+            self.ends = []
+
+        def begin(self, exchange):
+            return None
+
+        def end(self, exchange, seen):
+            self.ends.append(exchange.outcome)
+
+    async def main():
+        app = make_server()
+        async with app.running():
+            app.runtime.observer = watching = Watching()
+            meter = Meter()
+            line = Line(app, meter)
+            line.call("echo", text="a")
+            line.call("fails", how="tool")
+            line.call("fails", how="rpc")
+            line.call("slow", ms=60_000)
+            note = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": line.id}}
+            line.mux.receive_frame(json.dumps(note).encode(), line.sink)
+            await line.settle()
+            assert watching.ends == ["ok", "tool_error", "error", "cancelled"]
+            assert counted(meter) == {
+                ("tools/call", "echo"): [1, 0, 0, 0],
+                ("tools/call", "fails"): [0, 1, 1, 0],
+                ("tools/call", "slow"): [0, 0, 0, 1],
+            }
 
     run(main)
 
