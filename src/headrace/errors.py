@@ -133,18 +133,7 @@ class HttpStatusError(RemoteProtocolError):
     @property
     def retry_after(self) -> float | None:
         """Seconds from now that Retry-After asks to wait, at least 0; None without a usable one (RFC 9110)."""
-        value = self.headers.get("retry-after", "").strip()
-        if value.isascii() and value.isdigit():
-            return float(value[:9])
-        if not value:
-            return None
-        from email.utils import parsedate_to_datetime
-        from time import time
-
-        try:
-            return max(parsedate_to_datetime(value).timestamp() - time(), 0.0)
-        except (ValueError, OverflowError):
-            return None
+        return seconds_of(self.headers.get("retry-after", ""))
 
 
 class InvalidAnswer(RemoteProtocolError):
@@ -175,6 +164,7 @@ class RpcError(HeadraceError):
 
     refusal: str | None = None
     _retry_after: float | None = None
+    _wish = ""
 
     def __init__(
         self,
@@ -199,7 +189,14 @@ class RpcError(HeadraceError):
             self.refusal = refusal
 
     def __str__(self) -> str:
-        return f"{self.message} ({self.code})"
+        return f"{self.message} ({self.code}){self._wish}"
+
+    def came_with(self, status: int, retry_after: str | None) -> None:
+        """Notes the HTTP status of the answer that brought this, and its field Retry-After."""
+        self.http_status = status
+        if retry_after and self.retry_after is None and (wait := seconds_of(retry_after)) is not None:
+            self._retry_after = wait
+            self._wish = f"; it asks to wait {wait:g} s"
 
     @property
     def retry_after(self) -> float | None:
@@ -339,6 +336,22 @@ class ToolError(HeadraceError):
 
 class UsageError(HeadraceError, ValueError):
     """A wrong argument: one plain line says what to do instead."""
+
+
+def seconds_of(retry_after: str) -> float | None:
+    """Seconds from now that a field Retry-After asks to wait, at least 0; None for one that says nothing (RFC 9110)."""
+    value = retry_after.strip()
+    if value.isascii() and value.isdigit():
+        return float(value[:9])
+    if not value:
+        return None
+    from email.utils import parsedate_to_datetime
+    from time import time
+
+    try:
+        return max(parsedate_to_datetime(value).timestamp() - time(), 0.0)
+    except (ValueError, OverflowError):
+        return None
 
 
 def internal_error() -> RpcError:

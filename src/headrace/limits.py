@@ -1,20 +1,33 @@
 """Every bound of headrace in one place.
 
 One :class:`Limits` is passed to a server or a client; the command line takes the same names with
-hyphens (``--max-message-bytes 1048576``). What happens beyond a bound is written beside it.
+hyphens (``--max-message-bytes 1048576``), and the environment in capitals (``HEADRACE_MAX_MESSAGE_BYTES=1048576``).
+What happens beyond a bound is written beside it.
 Requirement ids: SE-08, ST-03; field faults B09, B10, B52, B70, B108.
 """
 
+import math
+import os
+import re
+from collections.abc import Mapping
+
 import msgspec
 
-__all__ = ("DEFAULT", "Limits", "describe")
+from headrace.errors import UsageError
+
+__all__ = ("DEFAULT", "MAY_BE_ZERO", "Limits", "describe", "parse", "variable")
 
 _KIB = 1024
 _MIB = 1024 * 1024
 
 
+MAY_BE_ZERO = frozenset(("max_in_flight_per_principal", "rate_limit", "rate_burst"))
+"""Bounds that are off by default, which 0 says."""
+
+
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds of one server or client. All are positive; times are seconds, sizes are bytes."""
+    """Bounds of one server or client. All are positive, or 0 for those in :data:`MAY_BE_ZERO`; times are seconds,
+    sizes are bytes. Raises :class:`UsageError` for others."""
 
     max_message_bytes: int = 128 * _MIB
     """One JSON-RPC message. Line streams, Content-Length framing: error frame, rest of it skipped. HTTP: 413."""
@@ -55,6 +68,18 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     pauses; while requests of ours are unanswered: refused (-32603)."""
     max_in_flight_total: int = 65_536
     """Requests being handled in one server over all connections. Beyond: parked, or HTTP 503."""
+    max_in_flight_per_principal: int = 0
+    """Requests of one caller being handled at once in one server; 0: as many as the others allow. A caller is its
+    principal, or the address it calls from where none is known. Beyond: refused (-32603), HTTP 429 with
+    Retry-After."""
+    rate_limit: float = 0.0
+    """Requests per second of one caller; 0: no such limit. Over HTTP every POST and GET is one, and every entry of an
+    array of messages. Beyond: refused (-32603, data.retryAfter in seconds), HTTP 429 with Retry-After."""
+    rate_burst: int = 0
+    """Requests that one caller may send at once after it was quiet; 0: as many as rate_limit allows in a second, at
+    least 1. Beyond: as rate_limit."""
+    max_rate_buckets: int = 65_536
+    """Callers whose rates are counted at one time. Beyond: those counted longest begin anew."""
     max_pending: int = 65_536
     """Our own unanswered requests on one connection. Beyond: OverloadedError for the caller."""
     max_output_bytes: int = 4 * _MIB
@@ -164,17 +189,75 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
-            if not getattr(self, name) > 0:
-                raise ValueError(f"limit {name} must be positive, not {getattr(self, name)!r}")
-        if self.max_depth > 1024:
-            raise ValueError("limit max_depth must be at most 1024")
+            value = getattr(self, name)
+            if not (value > 0 or (value == 0 and name in MAY_BE_ZERO)):
+                wanted = "0 or more" if name in MAY_BE_ZERO else "positive"
+                raise UsageError(f"limit {name} must be {wanted}, not {value!r}")
+        if self.max_depth > _MAX_DEPTH:
+            raise UsageError(f"limit max_depth must be at most {_MAX_DEPTH}")
 
+    @classmethod
+    def from_environment(
+        cls, environ: Mapping[str, str] | None = None, *, base: "Limits | None" = None
+    ) -> "Limits":
+        """``base`` (the defaults without it) with what the environment says: ``HEADRACE_MAX_DEPTH=64`` and so on.
+
+        ``environ`` replaces the process's own environment. Raises :class:`UsageError` naming the variable, its value
+        and what is accepted.
+        """
+        environ = os.environ if environ is None else environ
+        found: dict[str, float] = {}
+        for name in cls.__struct_fields__:
+            text = environ.get(variable(name))
+            if not text:
+                continue
+            try:
+                found[name] = parse(name, text)
+            except ValueError as exc:
+                raise UsageError(f"{variable(name)}={text!r}: {exc}") from None
+        base = DEFAULT if base is None else base
+        return msgspec.structs.replace(base, **found) if found else base
+
+
+_MAX_DEPTH = 1024
+_RATE = re.compile(r"([\d.]+(?:e[+-]?\d+)?)\s*/\s*([smh])", re.I)
+_SECONDS = {"s": 1, "m": 60, "h": 3600}
 
 DEFAULT = Limits()
 
 
 def describe() -> list[tuple[str, type, float]]:
     """Name, type and default of every bound, in order (the command line is built from it)."""
-    return [
-        (name, type(value), value) for name in Limits.__struct_fields__ if (value := getattr(DEFAULT, name))
-    ]
+    return [(name, type(value := getattr(DEFAULT, name)), value) for name in Limits.__struct_fields__]
+
+
+def variable(name: str) -> str:
+    """The environment variable of a bound or an option: ``max_depth`` is ``HEADRACE_MAX_DEPTH``."""
+    return f"HEADRACE_{name.upper()}"
+
+
+def parse(name: str, text: str) -> float:
+    """The value of one bound as people write it; ``rate_limit`` also as ``100/s``, ``600/m`` or ``5000/h``.
+
+    Raises ValueError saying what is accepted.
+    """
+    least = 0 if name in MAY_BE_ZERO else 1
+    if isinstance(getattr(DEFAULT, name), int):
+        most = f" and at most {_MAX_DEPTH}" if name == "max_depth" else ""
+        try:
+            number = int(text)
+        except ValueError:
+            number = -1
+        if number < least or (most and number > _MAX_DEPTH):
+            raise ValueError(f"a whole number of at least {least}{most} is needed")
+        return number
+    per = _RATE.fullmatch(text.strip()) if name == "rate_limit" else None
+    try:
+        value = float(per[1]) / _SECONDS[per[2].lower()] if per is not None else float(text)
+    except ValueError:
+        value = -1.0
+    if not (0 < value < math.inf or (value == 0 and least == 0)):
+        if name == "rate_limit":
+            raise ValueError("a number of requests per second is needed, as 100, 100/s, 600/m or 5000/h; 0 is none")
+        raise ValueError("a number of seconds above 0 is needed")
+    return value

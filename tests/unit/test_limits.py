@@ -1,19 +1,25 @@
-"""Limits: their form, bounds that belong to no one part, and that every one of them is named by a test (SE-08)."""
+"""Limits: their form, the ways to set them, bounds that belong to no one part, and that every one of them is named by a
+test (SE-08)."""
 
 import asyncio
 import inspect
 import re
 from pathlib import Path
 
+import click
 import pytest
 from asking_support import AskPipe
 from http_support import make_server, site, tiny
 from server_pipe import META, Pipe
 
-from headrace import Context, Limits, RequestTimeout, Server, connect
-from headrace.limits import DEFAULT, describe
+from headrace import Context, Limits, RequestTimeout, Server, UsageError, connect
+from headrace.cli.options import explanations, limits_of
+from headrace.cli.serve import command
+from headrace.limits import DEFAULT, MAY_BE_ZERO, describe, parse, variable
+from headrace.transports.refusals import KINDS
 
 TESTS = Path(__file__).resolve().parents[1]
+PAGE = TESTS.parent / "docs" / "limits.md"
 
 
 def test_se08_every_bound_has_a_test():
@@ -30,13 +36,96 @@ def test_se08_every_bound_has_a_test():
 
 def test_values_that_bound_nothing_are_refused():
     for name, kind, _ in describe():
-        for bad in (0, -1):
-            with pytest.raises(ValueError, match=f"limit {name} must be positive"):
-                Limits(**{name: kind(bad)})
+        wanted = "0 or more" if name in MAY_BE_ZERO else "positive"
+        for bad in (-1,) if name in MAY_BE_ZERO else (0, -1, float("nan")):
+            with pytest.raises(UsageError, match=f"limit {name} must be {wanted}"):
+                Limits(**{name: kind(bad) if bad == bad else bad})
+        if name in MAY_BE_ZERO:
+            assert getattr(Limits(**{name: kind(0)}), name) == getattr(DEFAULT, name) == 0
     with pytest.raises(ValueError, match="max_depth must be at most 1024"):
         Limits(max_depth=1025)
     with pytest.raises(AttributeError):
         DEFAULT.max_depth = 3
+
+
+@pytest.mark.parametrize(("name", "kind", "default"), describe(), ids=[name for name, _, _ in describe()])
+def test_se08_every_bound_is_set_in_every_way(monkeypatch, name, kind, default):
+    """In code, by an option, by the environment: what is typed counts before that, and that before the code; docs and
+    help say what it is."""
+    monkeypatch.delenv(variable(name), raising=False)
+    low, high, code = kind(3), kind(4), Limits(**{name: kind(5)})
+    option = f"--{name.replace('_', '-')}"
+
+    def served(*arguments):
+        with command.make_context("serve", ["target", *arguments]) as ctx:
+            return getattr(limits_of(dict(ctx.params), code), name)
+
+    assert served() == 5
+    assert served(option, str(low)) == low
+    assert Limits.from_environment(base=code) is code
+    monkeypatch.setenv(variable(name), str(high))
+    assert served() == high
+    assert served(option, str(low)) == low
+    assert getattr(Limits.from_environment(), name) == high
+    assert getattr(Limits.from_environment(base=code), name) == high
+    assert Limits.from_environment({}) == DEFAULT
+    for bad in ("x", "-1", "nan", "inf", "0" if name not in MAY_BE_ZERO else "1e"):
+        monkeypatch.setenv(variable(name), bad)
+        with pytest.raises(UsageError, match=f"^{variable(name)}='{bad}': a (whole )?number of .*(needed|none)$"):
+            Limits.from_environment()
+        with pytest.raises(click.UsageError) as caught:
+            served()
+        assert f"{variable(name)}={bad!r}" in caught.value.format_message() and option not in str(caught.value)
+        with pytest.raises(click.UsageError) as caught:
+            served(f"{option}={bad}")
+        text = caught.value.format_message()
+        assert option in text and repr(bad) in text and "needed" in text and "\n" not in text
+
+
+def test_rates_are_written_as_people_write_them():
+    written = {"100": 100.0, "100/s": 100.0, "600/m": 10.0, "36000/H": 10.0, "0.5 / s": 0.5, "0": 0.0, "1e3": 1000.0}
+    assert {text: parse("rate_limit", text) for text in written} == written
+    for bad in ("/s", "10/d", "10/", "1.2.3/s", "10/s/s", "-1/s", ""):
+        with pytest.raises(ValueError, match="requests per second is needed"):
+            parse("rate_limit", bad)
+    with pytest.raises(ValueError, match="at most 1024"):
+        parse("max_depth", "1025")
+
+
+def test_the_page_of_limits_is_complete():
+    """docs/limits.md has a row for every bound: option, default, and what limits.py says of it. README and help name
+    the variables."""
+    rows = dict(re.findall(r"^\| `--([a-z-]+)` \| (.+) \|$", PAGE.read_text(), re.M))
+    texts = explanations()
+    for name, _, default in describe():
+        row = rows.pop(name.replace("_", "-"))
+        assert row == f"{default:,.10g} | {texts[name].rpartition(' [')[0]}", name
+    assert rows == {}
+
+
+def test_the_page_of_limits_explains_every_kind_of_refusal():
+    assert dict(re.findall(r"^\| `([a-z0-9_]+)` \| (.+) \|$", PAGE.read_text(), re.M)) == KINDS
+
+
+def test_every_option_of_serve_comes_from_the_environment(monkeypatch):
+    for parameter in command.params:
+        if isinstance(parameter, click.Option):
+            for option in parameter.opts:
+                assert "HEADRACE_" + option[2:].upper().replace("-", "_") in parameter.envvar
+    for name, text in {"HTTP": "8000", "JSON_ONLY": "1", "TRACEBACK": "yes", "ALLOW_HOST": "a.example b.example"}.items():
+        monkeypatch.setenv(f"HEADRACE_{name}", text)
+    with command.make_context("serve", ["target"]) as ctx:
+        assert (ctx.params["http"], ctx.params["json_only"], ctx.params["with_traceback"]) == ("8000", True, True)
+        assert list(ctx.params["allow_host"]) == ["a.example", "b.example"]
+    monkeypatch.setenv("HEADRACE_RETRY_INTERVAL", "soon")
+    with pytest.raises(click.UsageError) as caught:
+        command.make_context("serve", ["target"])
+    text = caught.value.format_message()
+    assert "HEADRACE_RETRY_INTERVAL='soon'" in text and "0<=x<=3600" in text and "--retry" not in text
+    with pytest.raises(click.UsageError) as caught:
+        command.make_context("serve", ["target", "--retry-interval", "9999"])
+    text = caught.value.format_message()
+    assert "'--retry-interval'" in text and "9999" in text and "0<=x<=3600" in text
 
 
 def test_mx13_request_timeout_is_the_default_of_every_call(run):

@@ -1,27 +1,55 @@
-"""Options that are made from the limits, and help that groups them."""
+"""Options that are made from the limits, options that the environment may give, and help that groups them.
+
+Every option of a :class:`GroupedCommand` can be given as ``HEADRACE_`` and its name in capitals: what is typed counts
+before it, and it before what the target says in code.
+"""
 
 from __future__ import annotations
 
 import ast
 import inspect
 import itertools
+import os
 import re
 from collections.abc import Callable
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from headrace import limits
-from headrace.limits import Limits
+from headrace.limits import Limits, variable
 
-__all__ = ("GroupedCommand", "limit_options", "limits_of")
+__all__ = ("GroupedCommand", "explanations", "limit_options", "limits_of", "source_of")
+
+
+
+def source_of(ctx: click.Context, name: str) -> str:
+    """What messages call an option: the environment variable that gave it, else as it is typed."""
+    if ctx.get_parameter_source(name) is ParameterSource.ENVIRONMENT:
+        for parameter in ctx.command.params:
+            if parameter.name == name and parameter.envvar:
+                return next((each for each in parameter.envvar if os.environ.get(each)), parameter.envvar[0])
+    return f"--{name.replace('_', '-')}"
 
 
 class GroupedCommand(click.Command):
-    """Shows the options of limits apart from the others."""
+    """Takes options from the environment, and shows the options of limits apart from the others."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        for parameter in self.params:
+            if isinstance(parameter, click.Option):
+                parameter.envvar = [variable(text[2:].replace("-", "_")) for text in parameter.opts if text[:2] == "--"]
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.BadParameter as exc:
+            raise _explained(exc, ctx) from None
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        explained = _explanations()
+        explained = explanations()
         main, bounds = [], []
         for parameter in self.get_params(ctx):
             if parameter.name in explained and isinstance(parameter, _LimitOption):
@@ -40,12 +68,47 @@ class GroupedCommand(click.Command):
                 formatter.write_dl(bounds)
 
 
+def _range(kind: click.IntRange | click.FloatRange) -> str:
+    low = "" if kind.min is None else f"{kind.min:g}{'<' if kind.min_open else '<='}"
+    high = "" if kind.max is None else f"{'<' if kind.max_open else '<='}{kind.max:g}"
+    return f"{low}x{high}"
+
+
+def _explained(exc: click.BadParameter, ctx: click.Context) -> click.BadParameter:
+    """The same, naming the environment variable where that was wrong, and what is accepted."""
+    parameter = exc.param
+    if parameter is None or parameter.name is None:
+        return exc
+    text, hint, kind = exc.message, exc.param_hint, parameter.type
+    if ctx.get_parameter_source(parameter.name) is ParameterSource.ENVIRONMENT:
+        name = source_of(ctx, parameter.name)
+        hint = f"{name}={os.environ.get(name)!r}"
+    if isinstance(kind, click.IntRange | click.FloatRange) and not {"<", ">"} & set(text):
+        text = f"{text.rstrip('.')} {_range(kind)}."
+    return click.BadParameter(text, ctx, parameter, hint)
+
+
 class _LimitOption(click.Option):
     pass
 
 
 _ALSO = {"drain_timeout": ("--grace",)}
 """Other names of limits."""
+
+
+class _Bound(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """The value of one bound, read as the environment's is."""
+
+    def __init__(self, bound: str, kind: type) -> None:
+        self.bound = bound
+        self.name = "integer" if kind is int else "float"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            return limits.parse(self.bound, str(value))
+        except ValueError as exc:
+            # click puts what was read before it only where it reads it itself
+            self.fail(f"{value!r}: {exc}", param, ctx)
 
 
 def limit_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -56,8 +119,8 @@ def limit_options(function: Callable[..., Any]) -> Callable[..., Any]:
             *_ALSO.get(name, ()),
             name,
             cls=_LimitOption,
-            type=kind,
-            metavar="N" if kind is int else "SECONDS",
+            type=_Bound(name, kind),
+            metavar="N/s" if name == "rate_limit" else "N" if kind is int else "SECONDS",
             help=f"default {default:g}",
         )(function)
     return function
@@ -78,7 +141,7 @@ def limits_of(options: dict[str, Any], base: Limits) -> Limits:
 _REFERENCES = re.compile(r" \([A-Z]+-?\d[^)]*\)")
 
 
-def _explanations() -> dict[str, str]:
+def explanations() -> dict[str, str]:
     """What stands below each bound in limits.py, and its default."""
     texts: dict[str, str] = {}
     try:

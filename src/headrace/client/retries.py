@@ -2,9 +2,10 @@
 
 What may be repeated depends on whether the server can have run it. A request that never left, or was turned away at
 the door (429), did not run: any is sent again. One whose connection broke, or that a server or a proxy gave up (502,
-503, 504), may have run: it is sent again only if running it twice does no harm. That is every method of the
-protocol but ``tools/call``, and tools that say so (``readOnlyHint`` or ``idempotentHint``, SF-03); the list of tools
-is read for that when it is not known yet, and never before something failed.
+503, 504, or an error -32603 with ``retryAfter`` in its data), may have run: it is sent again only if running it twice
+does no harm. That is every method of the protocol but ``tools/call``, and tools that say so (``readOnlyHint`` or
+``idempotentHint``, SF-03); the list of tools is read for that when it is not known yet, and never before something
+failed.
 
 The first repetition follows at once, as a server with several workers has another one ready; later ones wait as long
 as Retry-After asks, else ``limits.reconnect_delay``, doubled each time. Errors that are answers, and time limits of
@@ -66,7 +67,8 @@ class Retries:
             return True
         if isinstance(exc, RpcError) and exc.code != INTERNAL_ERROR:
             return False  # an answer, whatever status carries it
-        if not isinstance(exc, ConnectionClosed) and status not in _MAYBE_RUN:
+        asks = isinstance(exc, RpcError) and status is None and exc.retry_after is not None
+        if not isinstance(exc, ConnectionClosed) and status not in _MAYBE_RUN and not asks:
             return False
         if call.method != "tools/call":
             return call.method in _HARMLESS

@@ -116,6 +116,9 @@ cdef class Batch(Sink):
     cdef int resume(self) except -1:
         return self.outer.resume()
 
+    cdef object caller(self):
+        return self.outer.caller()
+
     cdef bint congested(self):
         return self.outer.congested()
 
@@ -173,6 +176,9 @@ def serve_batch(Mux mux not None, Envelope array not None, Sink sink not None, *
     batch.left = due
     batch.running = set()
     batch.persistent = sink.persistent
+    batch.metered = sink.metered
+    if mux.runtime.rates is not None and not sink.metered and due > 1:
+        mux.runtime.rates.owe(sink.caller(), due - 1)
     batch.principal = sink.principal
     batch.status = sink.status
     if due:

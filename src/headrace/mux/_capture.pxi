@@ -57,6 +57,8 @@ cdef class Captured(Exchange):
             self.stubborn = False
             mux.in_flight -= 1
             mux.runtime.in_flight -= 1
+            if self.share is not None:
+                leave(self)
             return mux.release()
         return 0
 
@@ -99,6 +101,8 @@ cdef class Captured(Exchange):
                     self.stubborn = True
                     mux.in_flight += 1
                     mux.runtime.in_flight += 1
+                    if self.origin.share is not None:
+                        join(self, self.origin.share)
                 self.task.cancel()
         if not self.future.done():
             self.future.cancel()

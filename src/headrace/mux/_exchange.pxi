@@ -93,6 +93,8 @@ cdef class Exchange:
         self.counted = True
         mux.in_flight += 1
         mux.runtime.in_flight += 1
+        if mux.runtime.max_share:
+            join(self, self.sink.caller())
         if self.state == RUNNING:
             if mux.scoped:
                 mux.inflight[mux.key_of(self.id)] = self
@@ -121,6 +123,8 @@ cdef class Exchange:
         self.unlist()
         mux.in_flight -= 1
         mux.runtime.in_flight -= 1
+        if self.share is not None:
+            leave(self)
         return mux.release()
 
     def __call__(self, task):
@@ -274,6 +278,7 @@ cdef class Exchange:
         frame = error_frame(self.id, error, self.mux.runtime)
         if sink.closed:
             return 0
+        sink.wait = wait_of(error)
         sink.open_response(self, code_of(error), status_of(error))
         sink.out.put_bytes(frame)
         return sink.close_response(self)

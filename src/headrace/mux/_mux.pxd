@@ -80,6 +80,9 @@ cdef class Runtime:
     cdef readonly set links              # server's connections: `unsent_bytes`, shed()
     cdef Py_ssize_t max_unsent
     cdef long long unweighed             # bytes that may still leave before the links are weighed again
+    cdef readonly object rates           # requests per second of each caller: see transports/_rates.pyx; or None
+    cdef readonly dict shares            # caller -> its requests in flight, where they are bounded
+    cdef Py_ssize_t max_share            # that bound, 0: there is none
     cdef readonly dict refusals          # how often what was refused, by kind: see transports/refusals.py
     cdef readonly Meter meter            # counts requests; or None
 
@@ -178,6 +181,7 @@ cdef class Exchange:
     cdef public object asker             # where questions to the client go: see protocol/asking.py
     cdef public object on_cancel         # () called when the request is given up, instead of cancelling its task
     cdef public object cancel_error      # answers a request that its peer cancels, where its wire needs an end; or None
+    cdef object share                    # its caller, while it counts in runtime.shares
     cdef Exchange outer                  # the exchange whose handler was starting when this one came
     cdef double progress_done            # last progress value sent
     cdef readonly unsigned char state    # 0 running, 1 answered, 2 cancelled
@@ -242,7 +246,9 @@ cdef class Sink:
     cdef public bint closed
     cdef public object principal         # the authenticated peer, or None
     cdef readonly bint persistent        # requests over the limit may be parked
+    cdef bint metered                    # requests are taken out of runtime.rates here: the transport does not
     cdef int status                      # HTTP status of the message being received, or 0
+    cdef int wait                        # seconds of Retry-After for the error being answered, 0: none were said
     cdef bint more                       # the answer being written is not the last one (see several)
 
     cdef Revision route(self, Mux mux, const hr_envelope *env)
@@ -261,6 +267,8 @@ cdef class Sink:
     cdef int started(self, Exchange ex) except -1
     cdef int abandoned(self, Exchange ex) except -1
     cdef bint several(self, Sink batch) except -1
+    cdef object caller(self)
+    cdef str retry_after(self)
     cdef bint congested(self)
     cdef object drained(self)
 
@@ -279,6 +287,7 @@ cdef class Mux:
     cdef readonly Py_ssize_t in_flight
     cdef readonly Py_ssize_t stray       # answers nobody waited for
     cdef Py_ssize_t max_in_flight, max_parked, max_pending
+    cdef Py_ssize_t unjudged             # with fewer in flight nothing can hold a request: 0 or max_in_flight
     cdef unsigned int max_depth
     cdef unsigned int flags              # of the envelope scan
     cdef Words words                     # names of cancel and progress where they are not MCP's, or None
@@ -307,7 +316,6 @@ cdef class Mux:
     cdef int take_note(self, const char *p, Py_ssize_t n, const hr_envelope *env, Sink sink) except -1
     cdef int refuse(self, const hr_envelope *env, Sink sink, int code, str message, int status, str kind=*) except -1
     cdef int refuse_error(self, const hr_envelope *env, Sink sink, object error) except -1
-    cdef int park(self, const char *p, Py_ssize_t n, const hr_envelope *env, Sink sink) except -1
     cdef int unpark(self, Py_ssize_t most) except -1
     cdef bint unpark_one(self) except -1
     cdef int release(self) except -1

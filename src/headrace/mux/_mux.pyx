@@ -12,6 +12,7 @@ The classes know one another, so they are one module; each has a file (.pxi) of 
 """
 
 import copy
+from math import ceil
 from types import CoroutineType
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -90,6 +91,7 @@ cdef class Mux:
         if limits is not last_limits:
             read_bounds(limits)
         self.max_in_flight = bounds.in_flight if scoped else bounds.total
+        self.unjudged = self.max_in_flight if runtime.rates is None and runtime.max_share == 0 else 0
         self.max_parked = bounds.parked
         self.max_pending = bounds.pending
         self.max_depth = bounds.depth
@@ -180,10 +182,10 @@ cdef class Mux:
                 if self.draining:
                     return self.refuse(env, sink, INTERNAL_ERROR, "the server is shutting down", 503, "draining")
                 if (
-                    self.in_flight >= self.max_in_flight or self.runtime.in_flight >= self.runtime.max_in_flight
+                    self.in_flight >= self.unjudged or self.runtime.in_flight >= self.runtime.max_in_flight
                     or (self.parked and not unparked)
-                ):
-                    return self.park(p, n, env, sink)
+                ) and held(self, p, n, env, sink, unparked):
+                    return 0
         except RpcError as exc:
             exc.__traceback__ = None  # its frames may hold it: no work for the garbage collector
             return self.refuse_error(env, sink, exc)
@@ -259,7 +261,7 @@ cdef class Mux:
         else:
             exc = read_error(&env.error)
             if sink.status >= 300 and isinstance(exc, RpcError):
-                exc.http_status = sink.status
+                exc.came_with(sink.status, sink.retry_after())
             call.reject(exc)
         return sink.accepted()
 
@@ -313,6 +315,7 @@ cdef class Mux:
         elif self.null_ids:
             id = b"null"
         id = error_frame(id, error, self.runtime)
+        sink.wait = wait_of(error)
         sink.open_response(None, code_of(error), status_of(error))
         sink.out.put_bytes(id)
         return sink.close_response(None)
@@ -325,24 +328,6 @@ cdef class Mux:
         self.refuse(&env, sink, code, message, status, refusal)
 
     # --- bounds -----------------------------------------------------------------------------------
-
-    cdef int park(self, const char *p, Py_ssize_t n, const hr_envelope *env, Sink sink) except -1:
-        """Keeps a request until a place is free. When enough wait, reading pauses, unless we wait for
-        answers that come the same way: then more requests are refused, or both sides could wait for
-        ever (T19)."""
-        cdef bint full = len(self.parked) >= self.max_parked or self.parked_bytes >= PARKED_BYTES
-        if full or not sink.persistent:
-            return self.refuse(env, sink, INTERNAL_ERROR, "too many requests in flight", 503, bound_met(self, sink))
-        self.parked[self.id_key(&env.id)] = (PyBytes_FromStringAndSize(p, n), sink)
-        self.parked_bytes += n
-        if self.in_flight < self.max_in_flight:
-            self.runtime.waiting[self] = None
-        if self.held is None and not self.pending and (
-            len(self.parked) >= self.max_parked or self.parked_bytes >= PARKED_BYTES
-        ):
-            self.held = sink
-            sink.pause()
-        return 0
 
     cdef int release(self) except -1:
         """A place became free, or a parked request left: others go on."""

@@ -23,11 +23,13 @@ cdef class Runtime:
     `max_in_flight` bounds the requests being handled over all muxes that share this runtime; `max_unsent`
     the output, in bytes, that the peers of all `links` have not taken. `observer`, where one is set, is told of every
     message (:class:`headrace.mux.Observer`). `clock()` gives seconds for stamps of
-    events, any clock that only counts up; the default is `time`.
+    events, any clock that only counts up; the default is `time`. `rates` bounds the requests per second of each
+    caller (see headrace.transports._rates), `max_share` those of one caller in flight; None and 0 do not.
     """
 
     def __init__(self, *, create_future, call_soon, call_at, time, spawn, run_thread, post, report,
-                 Py_ssize_t max_in_flight=65536, Py_ssize_t max_unsent=1 << 29, clock=None):
+                 Py_ssize_t max_in_flight=65536, Py_ssize_t max_unsent=1 << 29, clock=None, rates=None,
+                 Py_ssize_t max_share=0):
         self.create_future = create_future
         self.call_soon = call_soon
         self.call_at = call_at
@@ -50,6 +52,9 @@ cdef class Runtime:
         self.max_unsent = max_unsent
         self.unweighed = max_unsent
         self.refusals = {}
+        self.rates = rates
+        self.max_share = max_share
+        self.shares = {}
 
     cpdef int refused(self, str kind) except -1:
         """Counts one refusal."""

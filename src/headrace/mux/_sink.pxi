@@ -115,6 +115,14 @@ cdef class Sink:
         by one, `more` is set for all but the last, or `abandoned(None)` follows. False: one at the end."""
         return False
 
+    cdef object caller(self):
+        """Whose requests come here, for the bounds of one caller: hashable."""
+        return ("peer", "unix") if self.principal is None else repr(self.principal)
+
+    cdef str retry_after(self):
+        """The field Retry-After of the answer being received, or None."""
+        return None
+
     cdef bint congested(self):
         return False
 
@@ -149,6 +157,7 @@ cdef class FrameSink(Sink):
     def __init__(self, put):
         self.put = put
         self.persistent = True
+        self.metered = True
 
     def finish(self):
         """Nothing more is sent."""

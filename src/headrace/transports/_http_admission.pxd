@@ -56,6 +56,7 @@ cdef class RequestLink(Connection):
     cdef int receive(self, Mux mux, const char *p, Py_ssize_t n, HttpExchange exchange) except -1
     cdef int before_refusal(self) except -1
     cdef int refuse(self, int status, str text, bytes fields=*, str kind=*) except -1
+    cdef int refuse_error(self, object error) except -1
     cdef int refuse_as(self, object refusal) except -1
     cdef int answered_head(self) except -1
     cdef int refuse_message(self, const char *p, Py_ssize_t n, int status, str text, str kind=*) except -1

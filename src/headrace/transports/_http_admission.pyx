@@ -9,6 +9,8 @@ from libc.stdint cimport uint64_t
 from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from libc.string cimport memcpy, memset
 
+from math import ceil
+
 from headrace.errors import LocalProtocolError
 from headrace.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, R2
 from headrace.transports.refusals import kind_of
@@ -49,23 +51,7 @@ cdef bytes ALLOW_SEALED = b"Allow: POST, DELETE\r\n"
 cdef bytes ALLOW_ALL = b"Allow: GET, POST, DELETE\r\n"
 
 
-cdef int refusal_code(int status):
-    """The JSON-RPC code beside a status: 501 and 505 are the client's doing."""
-    return INTERNAL_ERROR if status == 500 or status == 503 else INVALID_REQUEST
-
-
-cdef bytes refusal_fields(object refusal):
-    """The header lines of a HttpRefusal. Raises what is wrong with them (LocalProtocolError and others)."""
-    cdef list lines = []
-    for name, value in refusal.headers:
-        name = name.decode("latin-1") if isinstance(name, bytes) else name
-        value = value.decode("latin-1") if isinstance(value, bytes) else value
-        if name.lower() in ("content-length", "transfer-encoding", "connection", "content-type"):
-            raise LocalProtocolError(f"a refusal has no {name} of its own")
-        lines.append(header_line(name, value))
-    if refusal.body:
-        lines.append(header_line("Content-Type", refusal.content_type))
-    return b"".join(lines)
+include "_http_refusals.pxi"
 
 
 cdef class RequestLink(Connection):
@@ -135,12 +121,12 @@ cdef class RequestLink(Connection):
         if h.flags & HR_F_EXPECT_OTHER:
             return self.refuse(417, "the only expectation that is understood is 100-continue")
         if h.method == HR_M_POST:
-            return self.check_content() if ep.authenticate is None or self.admit() else 0
+            return self.check_content() if not ep.admits or self.admit() else 0
         if h.method == HR_M_GET:
-            return self.open_stream() if ep.authenticate is None or self.admit() else 0
+            return self.open_stream() if not ep.admits or self.admit() else 0
         if h.method == HR_M_DELETE:
             self.remembered = same       # of posts
-            return self.end_session() if ep.authenticate is None or self.admit() else 0
+            return self.end_session() if not ep.admits or self.admit() else 0
         if h.method == HR_M_OPTIONS and self.extra is not None:
             return self.preflight(origin)
         return self.refuse(405, "this method is not allowed here", ALLOW_ALL)
@@ -214,7 +200,7 @@ cdef class RequestLink(Connection):
         return None if ep.principal_of is None else ep.principal_of(header_list(&self.head))
 
     cdef int admit(self) except -1:
-        """Asks `authenticate`. 1: the request may go on; 0: it is refused, or waits for the answer."""
+        """Asks `authenticate`, and for the caller's rate. 1: the request may go on; 0: it is refused, or waits."""
         return 1
 
     cdef object look_up(self):
@@ -344,12 +330,12 @@ cdef class RequestLink(Connection):
             return self.refuse(400, "this revision is not spoken over HTTP+SSE; use the MCP endpoint")
         if path == ep.legacy.stream_path:
             if h.method == HR_M_GET:
-                return self.open_legacy() if ep.authenticate is None or self.admit() else 0
+                return self.open_legacy() if not ep.admits or self.admit() else 0
             return self.refuse(
                 405, "this is the event stream of HTTP+SSE: only GET is allowed", b"Allow: GET\r\n")
         if h.method != HR_M_POST:
             return self.refuse(405, "messages are posted here", ALLOW_MODERN)
-        if ep.authenticate is not None and not self.admit():
+        if ep.admits and not self.admit():
             return 0
         self.guest = ep.legacy.find(query, self.principal())
         if self.guest is None:
@@ -534,6 +520,16 @@ cdef class RequestLink(Connection):
             put_rpc_error(
                 self.endpoint, self.queue(), status, refusal_code(status), text, None, fields,
                 not self.persist, self.head.method == HR_M_HEAD)
+        return self.answered_head()
+
+    cdef int refuse_error(self, object error) except -1:
+        """The same with an RpcError that has a status, a kind and seconds to wait."""
+        cdef bytes fields = (self.extra or b"") + b"Retry-After: %d\r\n" % max(1, ceil(error.retry_after))
+        self.endpoint.runtime.refused(error.refusal)
+        self.before_refusal()
+        put_rpc_error(
+            self.endpoint, self.queue(), error.http_status, error.code, error.message, None, fields, not self.persist,
+            self.head.method == HR_M_HEAD, b'{"retryAfter":%b}' % repr(error.data["retryAfter"]).encode("ascii"))
         return self.answered_head()
 
     cdef int refuse_as(self, object refusal) except -1:

@@ -47,6 +47,7 @@ cdef class Endpoint:
     cdef readonly object principal_of    # (header fields) -> whose request it is; None: it is not asked
     cdef readonly object authenticate    # (HttpRequest) -> coroutine of the same; None: it is not asked
     cdef bint tells_apart                # one of the two is there
+    cdef bint admits                     # requests are admitted one by one: `authenticate` is there, or rates are
     cdef public object health            # transports.health.Health, or None: its paths are like others
     cdef public bint closing             # answers carry Connection: close
     cdef public object on_empty          # called when the last link is gone while closing
@@ -118,4 +119,4 @@ cdef class Connection:
 cdef bytes LENGTH_FIELD                  # Content-Length, to be filled in, and the end of a head
 cdef int put_text(Endpoint ep, Outbuf out, int status, str text, bytes fields, bint close, bint without_body) except -1
 cdef int put_rpc_error(Endpoint ep, Outbuf out, int status, int code, str text, bytes id, bytes fields, bint close,
-                       bint without_body) except -1
+                       bint without_body, bytes data=*) except -1

@@ -65,8 +65,9 @@ cdef bytes LENGTH_FIELD = b"Content-Length:" + b" " * 12 + b"\r\n\r\n"
 
 
 cdef int put_rpc_error(Endpoint ep, Outbuf out, int status, int code, str text, bytes id, bytes fields, bint close,
-                       bint without_body) except -1:
-    """A whole HTTP answer that carries a JSON-RPC error (HO-04, JR-13). Where no MCP is spoken it is plain text."""
+                       bint without_body, bytes data=None) except -1:
+    """A whole HTTP answer that carries a JSON-RPC error (HO-04, JR-13), with `data` as JSON. Where no MCP is spoken
+    it is plain text."""
     cdef Outbuf body
     if ep.mux is None:
         return put_text(ep, out, status, text, fields, close, without_body)
@@ -80,7 +81,11 @@ cdef int put_rpc_error(Endpoint ep, Outbuf out, int status, int code, str text, 
     body.put_int(code)
     body.put(b',"message":"', 12)
     body.put_text(text)
-    body.put(b'"}}', 3)
+    body.put(b'"', 1)
+    if data is not None:
+        body.put(b',"data":', 8)
+        body.put_bytes(data)
+    body.put(b'}}', 2)
     fields = ep.date + b"Content-Type: application/json\r\n" + fields
     if status == 503:
         fields = b"Retry-After: 1\r\n" + fields
@@ -125,6 +130,7 @@ cdef class Endpoint:
         self.principal_of = principal_of
         self.authenticate = authenticate
         self.tells_apart = principal_of is not None or authenticate is not None
+        self.admits = authenticate is not None or self.runtime.rates is not None
         if door is not None:
             door.mux = self.mux = Mux(self.runtime, door, limits, scoped=False)
             self.mux.modern = server.tables.modern

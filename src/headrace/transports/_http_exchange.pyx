@@ -16,12 +16,12 @@ from headrace.jsonrpc import (
     HEADER_MISMATCH, INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, MISSING_CLIENT_CAPABILITY, PARSE_ERROR,
     UNSUPPORTED_VERSION,
 )
-
 from headrace.transports.refusals import kind_of
 
 from headrace.mux._mux cimport Exchange, Mux, PendingCall, Revision, Sink
 from headrace.protocol._streams cimport StreamKeeper
 from headrace.transports._http_endpoint cimport LENGTH_FIELD, Connection, patch_length, put_rpc_error
+from headrace.transports._rates cimport caller_of
 from headrace.wire._cjson cimport HR_T_OBJECT, HR_T_STRING, hr_envelope, hr_span, hr_token
 from headrace.wire._chttp cimport HR_F_MCP_PARAM, HR_H_MCP_METHOD, HR_H_MCP_NAME, hr_head
 from headrace.wire._envelope cimport token_str
@@ -54,7 +54,6 @@ cdef bytes STREAM_HEAD = (
     b"X-Accel-Buffering: no\r\n"
 )
 cdef bytes CLOSE_FIELD = b"Connection: close\r\n"
-cdef bytes RETRY_FIELD = b"Retry-After: 1\r\n"
 cdef const char *HEX = "0123456789abcdef"
 
 
@@ -207,8 +206,8 @@ cdef class HttpExchange(Sink):
             out.put_bytes(self.extra)
         if self.begun is not None:
             self.put_session(out)
-        if status == 503:
-            out.put_bytes(RETRY_FIELD)
+        if status == 503 or status == 429:
+            out.put_bytes(b"Retry-After: %d\r\n" % (self.wait or 1))
         if not keep:
             out.put_bytes(CLOSE_FIELD)
         out.put_bytes(JSON_TYPE)
@@ -576,6 +575,9 @@ cdef class HttpExchange(Sink):
             elif self.session is not None:
                 self.session.sink_lost(self)
         return 0
+
+    cdef object caller(self):
+        return caller_of(self.principal, None if self.link is None else self.link.whence()[0])
 
     cdef bint congested(self):
         cdef Connection link = self.link

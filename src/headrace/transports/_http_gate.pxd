@@ -31,6 +31,7 @@ cdef class GateLink(RequestLink):
     cdef int store(self, const char *p, Py_ssize_t n) except -1
     cdef int drop_stored(self) except -1
     cdef int stop_waiting(self) except -1
+    cdef int afford(self) except -1
     cdef int turned_away(self, object exc) except -1
     cdef int time_out(self, str text, str kind) except -1
     # of the link itself

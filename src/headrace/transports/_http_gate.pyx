@@ -15,6 +15,7 @@ from headrace.transports.http_auth import HttpRequest, ask
 
 from headrace.transports._http_admission cimport RequestLink
 from headrace.transports._http_endpoint cimport Endpoint
+from headrace.transports._rates cimport Rates, caller_of
 from headrace.wire._chttp cimport *
 from headrace.wire._http1 cimport header_list, known_bytes
 
@@ -61,8 +62,10 @@ cdef class GateLink(RequestLink):
         cdef bint finished = False
         if self.passed:
             self.passed = False
-            return 1
+            return self.afford()
         self.caller = self.context = None
+        if ep.authenticate is None:
+            return self.afford()
         request = HttpRequest(
             PyBytes_FromStringAndSize(h.verb.p, <Py_ssize_t>h.verb.n).decode("ascii"),
             PyBytes_FromStringAndSize(h.target.p, <Py_ssize_t>h.target.n).decode("ascii"),
@@ -75,7 +78,7 @@ cdef class GateLink(RequestLink):
             return self.turned_away(exc)
         if finished:
             self.caller, self.context = found
-            return 1
+            return self.afford()
         self.kept_head = PyBytes_FromStringAndSize(self.head_at, <Py_ssize_t>h.head_len)
         self.patient = h.method == HR_M_POST and known_bytes(h, HR_H_MCP_PROTOCOL_VERSION) != ep.modern
         self.waiting = found
@@ -83,6 +86,19 @@ cdef class GateLink(RequestLink):
         self.since = ep.tick
         found.add_done_callback(self.admitted)
         return 0
+
+    cdef int afford(self) except -1:
+        """Takes the request out of the rate of its caller, where there is one. 1: it may go on; 0: it is refused."""
+        cdef Endpoint ep = self.endpoint
+        cdef double wait
+        if ep.runtime.rates is None or self.head.method == HR_M_DELETE:
+            return 1
+        try:
+            wait = (<Rates>ep.runtime.rates).take(caller_of(self.principal(), self.whence()[0]))
+        except Exception as exc:
+            ep.runtime.report("it could not be told whose a request is", exc)
+            return self.refuse(500, "internal error")
+        return 1 if wait <= 0 else self.refuse_error((<Rates>ep.runtime.rates).refusal(wait))
 
     def admitted(self, task):
         """Callback: `authenticate` has made up its mind."""

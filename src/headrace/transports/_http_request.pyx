@@ -20,6 +20,7 @@ from libc.string cimport memcmp
 
 from headrace.errors import (
     ConnectionClosed, HeadraceError, HttpStatusError, LocalProtocolError, RemoteProtocolError, RpcError, UsageError,
+    seconds_of,
 )
 
 from headrace.mux._mux cimport Exchange, Mux, PendingCall, Sink, read_error
@@ -239,6 +240,10 @@ cdef class ChannelState(Sink):
         """An answer comes on the stream of its own request, or on one that belongs to none (B82)."""
         return self.receiving is None or self.receiving.call is None or self.receiving.call is call
 
+    cdef str retry_after(self):
+        cdef ClientRequest request = self.receiving
+        return None if request is None or request.fields is None else request.fields.get("retry-after")
+
     cdef bint unmatched(self, const hr_envelope *env) except? True:
         """An error without a usable id is about the request whose answer it is (JR-13); with an error
         status any is (servers make up ids there)."""
@@ -263,7 +268,7 @@ cdef class ChannelState(Sink):
             return False
         exc = read_error(&env.error)
         if request.status >= 300 and isinstance(exc, RpcError):
-            exc.http_status = request.status
+            exc.came_with(request.status, self.retry_after())
         request.failed(exc)
         return True
 
@@ -355,6 +360,9 @@ cdef class ClientRequest(HttpRequest):
         if self.status < 300:
             kind = (self.fields or {}).get("content-type")
             text += f": content type {kind!r} instead of JSON or an event stream" if kind else ": no content type"
+        wait = seconds_of((self.fields or {}).get("retry-after", ""))
+        if wait is not None:
+            text += f" (it asks to wait {wait:g} s)"
         if body:
             text += f": {' '.join(body.split())[:300]}"
         return HttpStatusError(text, self.status, headers=self.fields, body=body)

@@ -317,7 +317,7 @@ cdef class HttpLink(AppLink):
                     return head_len if self.phase != APP else head_len + self.start_app(p + head_len, have)
             finally:
                 self.head_here = False
-        elif self.endpoint.authenticate is not None and not self.admit():
+        elif self.endpoint.admits and not self.admit():
             return head_len
         if kind == HR_BODY_NONE:
             if not h.flags & HR_F_HAS_LENGTH:

@@ -31,6 +31,7 @@ cdef class LineLink(Sink):
     cdef long long handed                # bytes given to the transport
     cdef long long taken                 # of them, taken by the peer at the last look; -1: not looked at
     cdef object drain_timer
+    cdef object known_caller             # by its address, once it was asked for
 
     cdef int wake(self) except -1
     cdef int consume(self) except -1

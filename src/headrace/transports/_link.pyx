@@ -13,6 +13,7 @@ from headrace.jsonrpc import INVALID_REQUEST
 from headrace.transports.forwarded import plain_host
 
 from headrace.mux._mux cimport Exchange, Mux, Sink
+from headrace.transports._rates cimport caller_of
 from headrace.wire._lines cimport LINE_FRAME, LINE_NONE, LINE_SKIPPED, LINE_TOO_LONG, LineFramer
 
 __all__ = ("LineLink",)
@@ -46,6 +47,7 @@ cdef class LineLink(Sink):
         self.max_output = limits.max_output_bytes
         self.framer.tells_end = not serves
         self.persistent = True
+        self.metered = serves
         self.closed = True
         self.reading = True
 
@@ -321,6 +323,13 @@ cdef class LineLink(Sink):
     cdef int rollback(self) except -1:
         self.out.n = self.mark
         return 0
+
+    cdef object caller(self):
+        if self.principal is not None:
+            return caller_of(self.principal, None)
+        if self.known_caller is None:
+            self.known_caller = caller_of(None, self.peer)
+        return self.known_caller
 
     cdef bint congested(self):
         return self.output_full or self.out.n > self.max_output

@@ -27,6 +27,8 @@ BOUNDS: dict[str, str] = {
     "max_in_flight": "a request too many on one session",
     "max_parked": "a request too many on one line connection that waits for answers itself",
     "max_in_flight_total": "a request too many in the server",
+    "max_in_flight_per_principal": "a request too many of one caller",
+    "rate_limit": "a request too soon after others of the same caller",
     "max_output_bytes": "a message for a session of HTTP+SSE whose stream is not read",
     "max_unsent_bytes": "a connection was ended that held the most of too much output",
     "max_sessions": "a session too many",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from headrace.mux import Runtime
 from headrace.mux.observer import joined
+from headrace.transports._rates import Rates
 from headrace.transports._task import spawner
 
 if TYPE_CHECKING:
@@ -28,7 +29,8 @@ def make_runtime(
     """A Runtime of the running loop.
 
     ``workers`` runs plain ``def`` handlers; without it none may be served (clients). Faults that no
-    caller sees go to ``log`` with their traceback. ``meter`` counts requests.
+    caller sees go to ``log`` with their traceback. ``meter`` counts requests. Bounds of one caller hold where there
+    are ``workers``: in servers.
     """
     loop = asyncio.get_running_loop()
 
@@ -47,6 +49,8 @@ def make_runtime(
         report=report,
         max_in_flight=limits.max_in_flight_total,
         max_unsent=limits.max_unsent_bytes,
+        rates=_rates(limits) if workers is not None else None,
+        max_share=limits.max_in_flight_per_principal if workers is not None else 0,
     )
     if meter is not None:
         runtime.measure(meter)
@@ -65,3 +69,10 @@ def observe_all(observer: Observer) -> Callable[[], None]:
             _everyone.remove(observer)
 
     return end
+
+
+def _rates(limits: Limits) -> Rates | None:
+    if not limits.rate_limit:
+        return None
+    burst = limits.rate_burst or max(limits.rate_limit, 1.0)
+    return Rates(limits.rate_limit, burst, limits.max_rate_buckets, time.monotonic)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from headrace.cli.serving import endpoint, front, logs, tracing, watch, where, workers
+from headrace.cli.serving import endpoint, front, logs, rates, tracing, watch, where, workers
 from headrace.cli.serving.plan import Group, Plan
 
 __all__ = ("GROUPS", "Group", "Plan", "serve_options")
@@ -18,6 +18,7 @@ GROUPS: tuple[Group, ...] = (
     watch.group,
     tracing.group,
     logs.group,
+    rates.group,
 )
 
 

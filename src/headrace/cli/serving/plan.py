@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from headrace.cli.options import source_of
+
 if TYPE_CHECKING:
     from headrace.cli.guest import AsgiGuest, Guest
     from headrace.hosting.metrics import Metrics
@@ -54,8 +56,9 @@ class Plan:
         return source in (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
 
     def wrong(self, option: str, text: str) -> click.UsageError:
-        """The error for a wrong use of ``--option``, to be raised: one line, status 2."""
-        return click.UsageError(f"--{option.replace('_', '-')} {text}", self.ctx)
+        """The error for a wrong use of ``--option``, to be raised: one line, status 2. It names the environment
+        variable where that gave it."""
+        return click.UsageError(f"{source_of(self.ctx, option)} {text}", self.ctx)
 
 
 class Group:
