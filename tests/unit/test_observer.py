@@ -3,12 +3,13 @@
 import asyncio
 import contextlib
 import contextvars
+import gc
 
 import pytest
 
 import headrace
-from headrace.errors import RpcError
-from headrace.mux import Observer, Observers
+from headrace.errors import LocalProtocolError, RpcError
+from headrace.mux import Meter, Observed, Observer, Observers
 from headrace.mux.observer import joined
 from headrace.transports.runtime import observe_all
 
@@ -326,3 +327,75 @@ def test_answers_are_told_as_they_come(run):
 
     run(trial)
     assert diary.answers[-3:] == [("tools/call", False), ("tools/call", True), ("tools/call", False)]
+
+
+def test_numbers_are_the_same_whether_somebody_watches(run):
+    """Metrics count what an observed request becomes exactly as they count any other."""
+
+    async def trial(watched):
+        app = make_server()
+        if watched:
+            app.observe(Diary())
+        meter = Meter()
+        async with app.running():
+            app.runtime.measure(meter)
+            async with headrace.connect(app, revision="2025-11-25") as client:
+                for name in ("thread", "inline", "waits", "breaks", "refuses", "mentions"):
+                    await client.call_tool(name)
+                for name in ("errs", "unknown"):
+                    with pytest.raises(RpcError):
+                        await client.call_tool(name)
+                task = asyncio.create_task(client.call_tool("hangs"))
+                await asyncio.sleep(0.01)
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+                await asyncio.sleep(0.01)
+        return sorted(entry[:4] for entry in meter.requests())
+
+    counted = run(trial, True)
+    assert len(counted) >= 9
+    assert counted == run(trial, False)
+
+
+def test_nothing_of_a_request_stays(run):
+    """An observed request is gone when it is over, however it ended."""
+    app = make_server()
+    app.observe(Diary())
+
+    async def trial():
+        async with headrace.connect(app, revision="2025-11-25") as client:
+            for name in ("thread", "inline", "waits", "breaks", "refuses"):
+                await client.call_tool(name)
+            with pytest.raises(RpcError):
+                await client.call_tool("errs")
+            task = asyncio.create_task(client.call_tool("hangs"))
+            await asyncio.sleep(0.01)
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+            await asyncio.sleep(0.01)
+            gc.collect()
+            return [each.what for each in gc.get_objects() if type(each) is Observed]
+
+    assert run(trial) == []
+
+
+def test_a_request_that_cannot_leave_ends(run):
+    """Whoever was told that a request leaves is told that it did not: its future is over."""
+    futures = []
+
+    class Futures(Observer):
+        def sending(self, mux, call, params, name):
+            futures.append(call.future)
+            return params
+
+    async def trial():
+        from headrace.mux import Sink
+
+        async with headrace.connect(make_server(), observer=Futures()) as client:
+            with pytest.raises(LocalProtocolError):
+                client._mux.call("tools/call", None, Sink())
+
+    run(trial)
+    assert futures[-1].cancelled()

@@ -456,6 +456,7 @@ cdef class Mux:
             sink.send_call(call, method, params, name)
         except BaseException:
             self.pending.pop(call.key, None)
+            call.future.cancel()
             raise
         if call.deadline != 0 and (self.timer is None or call.deadline < self.timer_at) and not call.future.done():
             self.arm(call.deadline)

@@ -68,7 +68,10 @@ cdef class Observed(Exchange):
     cdef int fail(self, object exc) except -1:
         if self.state == RUNNING:
             self.cause = exc
-        return Exchange.fail(self, exc)
+        Exchange.fail(self, exc)
+        if self.state == RUNNING:
+            self.cause = None                # the request goes on: see `rerun`
+        return 0
 
     cdef int fail_rpc(self, object error) except -1:
         if self.state != RUNNING:
