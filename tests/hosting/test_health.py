@@ -1,6 +1,7 @@
 """/healthz and /readyz: what orchestrators ask an endpoint for."""
 
 import asyncio
+import contextlib
 
 import pytest
 from http_support import site
@@ -95,6 +96,32 @@ def test_an_application_beside_keeps_its_own_paths(run):
             async with site(health=health, beside=beside) as place:
                 peer = await place.connect()
                 assert (await peer.ask(place.request("GET", "/healthz"))).status == status
+
+    run(main)
+
+
+def test_the_life_of_a_hosted_server(run):
+    """Starting while the lifespan runs, ready with its addresses, draining from the moment when it is stopped."""
+
+    async def main():
+        health = Health()
+        states = []
+
+        @contextlib.asynccontextmanager
+        async def lifespan(server):
+            states.append(health.state)
+            yield
+            states.append(health.state)
+
+        app = Server("t", version="1", lifespan=lifespan)
+        ready = asyncio.get_running_loop().create_future()
+        task = asyncio.ensure_future(app.serve(tcp="127.0.0.1:0", health=health, on_ready=ready.set_result))
+        await ready
+        states.append(health.state)
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        assert states == ["starting", "ready", "draining"]
 
     run(main)
 

@@ -10,7 +10,7 @@ import pytest
 
 from headrace import connect
 from hosting.metrics_support import fetch, parsed, total
-from hosting.serve_support import SHOP, free_port, refused, serve
+from hosting.serve_support import ENV, HEADRACE, SHOP, free_port, refused, serve
 
 
 @pytest.fixture
@@ -57,6 +57,21 @@ def test_lines_alone_are_counted_too(shop):
         samples, _ = parsed(fetch(f"http://127.0.0.1:{metrics}/metrics")[1])
         assert total(samples, "headrace_requests_total", tool="echo", revision="2026-07-28", status="ok") == 1
         assert fetch(f"http://127.0.0.1:{metrics}/readyz")[0] == 200
+
+
+def test_standard_streams_are_counted_too(shop):
+    """The page goes with the process that the client has started."""
+    metrics = free_port()
+
+    async def main():
+        command = [*HEADRACE, "serve", str(shop / "shop.py"), "--metrics", str(metrics)]
+        async with connect(command, env={"PYTHONPATH": ENV["PYTHONPATH"]}) as client:
+            await client.call_tool("echo", {"text": "a"})
+            samples, _ = parsed((await asyncio.to_thread(fetch, f"http://127.0.0.1:{metrics}/metrics"))[1])
+            assert total(samples, "headrace_requests_total", tool="echo", status="ok") == 1
+            assert samples["headrace_connections"][("transport", "lines"),] == 1
+
+    asyncio.run(asyncio.wait_for(main(), 30))
 
 
 def test_a_path_of_the_endpoint(shop):
