@@ -4,10 +4,12 @@ Strategy: files made by openssl; raw sockets and ssl clients against a served en
 """
 
 import asyncio
+import errno
 import os
 import socket
 import ssl
 import warnings
+from pathlib import Path
 
 import pytest
 from http_support import Peer, make_server, site, tiny
@@ -46,10 +48,18 @@ def test_files_that_cannot_be_used_are_named_in_one_line(tmp_path):
     assert why(broken, key).startswith(f"keyfile {key}: it cannot be used with {broken}")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
-def test_a_key_that_may_not_be_read_is_named(tmp_path):
+def test_a_key_that_may_not_be_read_is_named(tmp_path, monkeypatch):
     cert, key = make_certificate(tmp_path)
     os.chmod(key, 0)
+    if os.geteuid() == 0:  # root reads everything
+        read = Path.read_bytes
+
+        def refuse(path):
+            if str(path) == key:
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), key)
+            return read(path)
+
+        monkeypatch.setattr(Path, "read_bytes", refuse)
     assert why(cert, key) == f"keyfile {key}: Permission denied"
 
 
@@ -186,6 +196,26 @@ def test_connections_in_their_handshake_count(run, tmp_path):
                 assert await peer.ended()
                 peer.close()
             seventh.close()
+
+    run(main)
+
+
+def test_an_end_that_is_not_confirmed_is_an_end(run, tmp_path):
+    """The peer of an idle connection that is closed does not answer the farewell of TLS: linger_timeout, not more."""
+    cert, key = make_certificate(tmp_path)
+
+    async def main():
+        limits = tiny(keep_alive_timeout=0.2, linger_timeout=0.3)
+        async with site(limits=limits, ssl=Certificate(cert, key)) as place:
+            def silent():
+                sock = socket.create_connection((place.host, place.port))
+                return client_context(cert).wrap_socket(sock, server_hostname="localhost")
+
+            peers = [await asyncio.to_thread(silent) for _ in range(3)]
+            await place.settled(lambda: place.listener.connections == 3)
+            await place.settled(lambda: place.listener.connections == 0)
+            for peer in peers:
+                peer.close()
 
     run(main)
 

@@ -63,6 +63,7 @@ class Arrivals:
         self._room = room
         self._runtime = runtime
         self._timeout = limits.handshake_timeout
+        self._linger = limits.linger_timeout
         self._log = log
         self._tls = tls
         self._proxy = proxy_protocol
@@ -139,7 +140,11 @@ class Arrivals:
             options: dict[str, Any] = {}
             if self._tls is not None:
                 patience = max(until - self._loop.time(), 0.1)
-                options = {"ssl": context_of(self._tls), "ssl_handshake_timeout": patience}
+                options = {
+                    "ssl": context_of(self._tls),
+                    "ssl_handshake_timeout": patience,
+                    "ssl_shutdown_timeout": self._linger,
+                }
             ours = False
             await self._loop.connect_accepted_socket(lambda: link, sock, **options)
             made = True
