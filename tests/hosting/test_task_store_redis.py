@@ -19,8 +19,9 @@ from test_task_stores import task
 
 import headrace
 from headrace import Limits, Server
+from headrace.hosting.backplane import RedisBackplane
 from headrace.protocol.backplane import BackplaneLost
-from headrace.protocol.tasks.store import ORPHANED, Signal, TasksFull
+from headrace.protocol.tasks.store import ORPHANED, MemoryTaskStore, Signal, TasksFull
 from hosting.backplane_support import until
 from hosting.redis_support import redis_cluster, redis_server
 from hosting.task_support import OwnRedisStore
@@ -74,6 +75,15 @@ async def becomes(pipe, task_id, status):
     for _ in range(3000):
         found = await state(pipe, task_id)
         if found.get("status") == status:
+            return found
+        await asyncio.sleep(0.005)
+    raise AssertionError(found)
+
+
+async def settled(pipe, task_id):
+    for _ in range(3000):
+        found = await state(pipe, task_id)
+        if found.get("status") in ("completed", "failed"):
             return found
         await asyncio.sleep(0.005)
     raise AssertionError(found)
@@ -506,5 +516,81 @@ def test_a_store_in_a_cluster(run):
             await one.stop()
             assert (await two.get(made[0].id)).message == ORPHANED
             await two.stop()
+
+        run(main)
+
+
+# --- the server ---------------------------------------------------------------------------------------
+
+
+def test_a_server_with_a_backplane_keeps_its_tasks_there_by_itself(run, shared, prefix):
+    """Unless it was given a store; with another start, and with the backplane taken away, too."""
+
+    async def main():
+        app = make(None)
+        mine = MemoryTaskStore()
+        own = make(mine)
+        for server in (app, own):
+            server.set_backplane(RedisBackplane(shared.url, prefix=prefix))
+        async with own.running():
+            assert own._tasks.engine.store is mine
+        for _ in range(2):
+            async with app.running():
+                pipe = Pipe(app)
+                task_id = await started(pipe)
+                assert shared.ask("EXISTS", f"{{{prefix}}}:tasks:t:{task_id}") == 1
+                pipe.mux.close()
+            assert shared.ask("HGET", f"{{{prefix}}}:tasks:t:{task_id}", "s") == b"failed"
+        app.set_backplane(None)
+        async with app.running():
+            assert type(app._tasks.engine.store) is MemoryTaskStore
+
+    run(main)
+
+
+def test_what_the_store_takes_for_running_here_is_compared_with_what_runs(run, shared, prefix):
+    """A creation whose answer was lost ends as failed; a run whose task has ended elsewhere, unheard, is stopped."""
+
+    async def main():
+        store = OwnRedisStore(shared.url, prefix)
+        app = make(store)
+        async with app.running():
+            lost = task(store, ttl=60_000)
+            await store.create(lost)
+            pipe = Pipe(app)
+            stopped, runs = await started(pipe, text="stopped"), await started(pipe, text="runs")
+            await store.change(stopped, {"status": "cancelled", "message": "by somebody"})
+            await app._tasks.engine.sweep()
+            assert (await store.get(lost.id)).message == "the task could not be kept"
+            await until(lambda: app.stopped == ["stopped"])
+            assert set(app._tasks.engine.runs) == {runs}
+            assert (await state(pipe, stopped))["statusMessage"] == "by somebody"
+            pipe.mux.close()
+
+    run(main)
+
+
+def test_results_that_wait_for_redis_are_bounded(run):
+    with redis_server(keeps=True) as redis:
+
+        async def main():
+            store = OwnRedisStore(redis.url)
+            app = make(store, max_task_bytes=1000)
+            async with app.running():
+                pipe = Pipe(app)
+                ids = [await started(pipe, text="x" * 300) for _ in range(4)]
+                redis.kill()
+                app.go.set()
+                await until(lambda: all(each._unkept for each in app._tasks.engine.runs.values()))
+                assert 600 < app._tasks.engine.unkept <= 1000
+                redis.restart()
+                found = [await settled(pipe, task_id) for task_id in ids]
+                kept = [each for each in found if each["status"] == "completed"]
+                assert len(kept) == 2
+                assert {each["statusMessage"] for each in found if each not in kept} == {
+                    "the task store cannot be used now"
+                }
+                assert app._tasks.engine.unkept == 0
+                pipe.mux.close()
 
         run(main)

@@ -325,6 +325,8 @@ class Run(Asker):
                         size = len(fields.get("payload") or b"")
                         self.engine.unkept += size
                         if self.engine.unkept > self.engine.server.limits.max_task_bytes:
+                            self.engine.unkept -= size
+                            size = 0
                             fields = {"inputs": {}, **_failure(RpcError(INTERNAL_ERROR, _LOST))}
                     await asyncio.sleep(pause)
         finally:
