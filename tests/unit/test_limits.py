@@ -75,7 +75,8 @@ def test_se08_every_bound_is_set_in_every_way(monkeypatch, name, kind, default):
             Limits.from_environment()
         with pytest.raises(click.UsageError) as caught:
             served()
-        assert f"{variable(name)}={bad!r}" in caught.value.format_message() and option not in str(caught.value)
+        text = caught.value.format_message()
+        assert variable(name) in text and repr(bad) in text and "needed" in text and option not in text
         with pytest.raises(click.UsageError) as caught:
             served(f"{option}={bad}")
         text = caught.value.format_message()
@@ -121,7 +122,7 @@ def test_every_option_of_serve_comes_from_the_environment(monkeypatch):
     with pytest.raises(click.UsageError) as caught:
         command.make_context("serve", ["target"])
     text = caught.value.format_message()
-    assert "HEADRACE_RETRY_INTERVAL='soon'" in text and "0<=x<=3600" in text and "--retry" not in text
+    assert "HEADRACE_RETRY_INTERVAL: 'soon'" in text and "0<=x<=3600" in text and "--retry" not in text
     with pytest.raises(click.UsageError) as caught:
         command.make_context("serve", ["target", "--retry-interval", "9999"])
     text = caught.value.format_message()

@@ -81,8 +81,10 @@ def _explained(exc: click.BadParameter, ctx: click.Context) -> click.BadParamete
         return exc
     text, hint, kind = exc.message, exc.param_hint, parameter.type
     if ctx.get_parameter_source(parameter.name) is ParameterSource.ENVIRONMENT:
-        name = source_of(ctx, parameter.name)
-        hint = f"{name}={os.environ.get(name)!r}"
+        hint = source_of(ctx, parameter.name)
+        value = repr(os.environ.get(hint))
+        if value not in text and kind is not click.STRING:  # a text may hold a password
+            hint += f"={value}"
     if isinstance(kind, click.IntRange | click.FloatRange) and not {"<", ">"} & set(text):
         text = f"{text.rstrip('.')} {_range(kind)}."
     return click.BadParameter(text, ctx, parameter, hint)
