@@ -34,14 +34,25 @@ async def nap(seconds: float) -> int:
     return os.getpid()
 
 @app.tool
+async def until(path: str) -> int:
+    while not os.path.exists(path):
+        await asyncio.sleep(0.02)
+    return os.getpid()
+
+@app.tool
 def block(seconds: float) -> int:
     time.sleep(seconds)
     return os.getpid()
 
 @app.tool
-async def seize(seconds: float) -> int:
-    time.sleep(seconds)
+async def seize() -> int:
+    open(f"seized-{os.getpid()}", "w").close()
+    time.sleep(120)
     return os.getpid()
+
+@app.tool
+def die(status: int) -> int:
+    os._exit(status)
 """
 
 META = {
@@ -98,7 +109,12 @@ class Serving:
 
     @property
     def workers(self):
-        """Process ids of the workers."""
+        """Process ids of the workers, once all of them serve."""
+        self.line("serving")
+        return self.children
+
+    @property
+    def children(self):
         children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text()
         return sorted(int(pid) for pid in children.split())
 
@@ -132,7 +148,7 @@ def serving(*arguments, cwd, env=None):
             caller.close()
         workers = []
         with contextlib.suppress(OSError):
-            workers = it.workers
+            workers = it.children
         if it.process.poll() is None:
             it.process.kill()
             for pid in workers:
@@ -190,6 +206,11 @@ def eventually(condition, what="it"):
         assert time.monotonic() < until, f"{what} did not happen"
         time.sleep(0.02)
     return result
+
+
+def seized(folder):
+    """The workers whose loop is blocked."""
+    return sorted(int(path.name.partition("-")[2]) for path in folder.glob("seized-*"))
 
 
 def gone(pid):

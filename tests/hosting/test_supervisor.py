@@ -51,7 +51,6 @@ def test_connections_spread_evenly(app, count):
 
 def test_a_killed_worker_is_replaced(app):
     with start(app) as it:
-        it.line("serving")
         killed = it.workers[0]
         os.kill(killed, signal.SIGKILL)
         it.line(rf"worker \d \(pid {killed}\) was ended by SIGKILL; another takes its place")

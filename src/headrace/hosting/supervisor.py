@@ -210,12 +210,16 @@ class Supervisor:
         """One worker first: what keeps the server from starting is told once, and before anything listens."""
         first = self._start(0)
         if not await self._ready(first):
+            if self.stopping:
+                return
             raise self._why(first)
         self.acceptor.start()
         self._serves(first)
         others = [self._start(index) for index in range(1, self.count)]
         for worker in others:
             if not await self._ready(worker):
+                if self.stopping:
+                    return
                 raise self._why(worker)
             self._serves(worker)
 
@@ -310,6 +314,7 @@ class Supervisor:
                 self._say(f"worker {index} cannot be started: {exc.strerror or exc}")
                 self._accidents[index] = self._accidents.get(index, 0) + 1
                 continue
+            self.restarts += 1
             try:
                 ready = await self._ready(worker)
             except asyncio.CancelledError:
@@ -318,7 +323,6 @@ class Supervisor:
                     worker.kill()
                 raise
             if ready:
-                self.restarts += 1
                 self._serves(worker)
                 return
             if self.stopping:

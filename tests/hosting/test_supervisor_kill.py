@@ -1,0 +1,114 @@
+"""Workers are killed under load: new connections are never refused, and only what was in flight on the dead one fails."""
+
+import collections
+import http.client
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+from hosting.processes import APP, Caller, eventually, serving
+
+
+@pytest.fixture
+def app(tmp_path):
+    (tmp_path / "app.py").write_text(APP)
+    return tmp_path
+
+
+class Kills:
+    """Threads that call over new connections while workers are killed; each outcome is noted."""
+
+    def __init__(self, port, threads):
+        self.port = port
+        self.outcomes = collections.Counter()
+        self.refused = []
+        self._over = threading.Event()
+        self._lock = threading.Lock()
+        self._threads = [threading.Thread(target=self._run) for _ in range(threads)]
+
+    def _run(self):
+        while not self._over.is_set():
+            caller = Caller(self.port)
+            try:
+                caller.connect()
+            except OSError as exc:
+                self.refused.append(exc)
+                return
+            try:
+                caller.call("nap", seconds=0.01)
+                outcome = "answered"
+            except TimeoutError:
+                outcome = "silent"
+            except (OSError, http.client.HTTPException):
+                outcome = "cut"
+            finally:
+                caller.close()
+            with self._lock:
+                self.outcomes[outcome] += 1
+
+    def __enter__(self):
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._over.set()
+        for thread in self._threads:
+            thread.join()
+
+
+def test_kills_under_load_refuse_nobody_and_fail_only_what_is_in_flight(app):
+    threads, kills = 6, 5
+    with serving("app.py", "--http", "127.0.0.1:0", "--workers", "3", cwd=app) as it:
+        port = it.port
+        with Kills(port, threads) as load:
+            for _ in range(kills):
+                before = load.outcomes["answered"]
+                eventually(lambda before=before: load.outcomes["answered"] > before + 20)
+                workers = eventually(lambda: len(it.children) == 3 and it.children)
+                os.kill(workers[0], signal.SIGKILL)
+                eventually(lambda pid=workers[0]: pid not in it.children and len(it.children) == 3)
+        assert load.refused == []
+        assert load.outcomes["silent"] == 0
+        assert load.outcomes["cut"] <= threads * kills
+        assert load.outcomes["answered"] > 100
+        assert it.stop() == 0
+        it.line("[5-9] restarts$")
+
+
+def test_connections_on_their_way_to_a_worker_that_dies_go_to_another(app):
+    """It is stopped, so that they are not taken; they wait and are served all the same."""
+    with serving("app.py", "--http", "127.0.0.1:0", "--workers", "2", cwd=app) as it:
+        stopped, other = it.workers
+        os.kill(stopped, signal.SIGSTOP)
+        callers = [it.caller().connect() for _ in range(4)]
+        for caller in callers:
+            caller.send("pid")
+        time.sleep(0.2)
+        os.kill(stopped, signal.SIGKILL)
+        answers = [caller.answer() for caller in callers]
+        assert stopped not in answers
+        assert other in answers
+
+
+def test_a_worker_that_does_not_take_connections_gets_no_more(app):
+    with serving("app.py", "--http", "127.0.0.1:0", "--workers", "2", cwd=app) as it:
+        it.caller().send("seize")
+        [blocked] = eventually(lambda: list(app.glob("seized-*")))
+        blocked = int(blocked.name.partition("-")[2])
+        it.caller().connect()  # one of these two goes to the blocked one
+        it.caller().connect()
+        time.sleep(0.6)
+        answers = {it.caller().call() for _ in range(6)}
+        assert answers == set(it.workers) - {blocked}
+
+
+def test_while_no_worker_is_there_connections_wait(app):
+    with serving("app.py", "--http", "127.0.0.1:0", "--workers", "1", cwd=app) as it:
+        [pid] = it.workers
+        os.kill(pid, signal.SIGKILL)
+        caller = it.caller().connect()
+        assert caller.call() not in (pid, None)
