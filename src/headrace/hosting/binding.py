@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from typing import TYPE_CHECKING, Any
 
@@ -66,7 +67,7 @@ async def _bind(host: str, port: int) -> list[socket.socket]:
     """One socket for each address of the host, as a server that listens itself has them."""
     server = await asyncio.get_running_loop().create_server(asyncio.Protocol, host, port, start_serving=False)
     try:
-        return [socket.socket(sock.family, sock.type, sock.proto, sock.dup().detach()) for sock in server.sockets]
+        return [socket.socket(sock.family, sock.type, sock.proto, os.dup(sock.fileno())) for sock in server.sockets]
     finally:
         server.close()
 

@@ -26,7 +26,9 @@ log = logging.getLogger("headrace.hosting")
 
 Handler = Callable[[dict[str, Any]], Any]
 
-_READ = 256 * 1024
+# What every line of this process reads into: a buffer made for each read would cost more than the rest of it.
+_buffer = bytearray(64 * 1024)
+_view = memoryview(_buffer)
 _MOST_FDS = 64
 """Descriptors of one message; Linux takes 253."""
 _FD_SIZE = array.array("i").itemsize
@@ -34,8 +36,6 @@ _SPACE = socket.CMSG_SPACE(_MOST_FDS * _FD_SIZE)
 _FLAGS = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 _MAX_LINE = 64 * 1024 * 1024
 _MAX_QUEUED = 64 * 1024 * 1024
-_TURNS = 64
-"""Reads of one turn of the loop."""
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
@@ -213,14 +213,12 @@ class Line:
     # --- input --------------------------------------------------------------------------------------
 
     def _readable(self) -> None:
-        for _ in range(_TURNS):
-            if not self.open or not self._read():
-                return
+        self._read()
 
     def _read(self) -> bool:
         """Takes one piece of input; False when there is no more for now."""
         try:
-            data, ancillary, flags, _ = self._sock.recvmsg(_READ, _SPACE, _FLAGS)
+            count, ancillary, flags, _ = self._sock.recvmsg_into((_buffer,), _SPACE, _FLAGS)
         except (BlockingIOError, InterruptedError):
             return False
         except OSError:
@@ -236,12 +234,13 @@ class Line:
             log.error("a descriptor could not be taken (too many open files?): the line is closed")
             self.close()
             return False
-        if not data:
+        if not count:
             self.close()
             return False
         buffered = self._input
-        buffered += data
-        if b"\n" in data:
+        before = len(buffered)
+        buffered += _view[:count]
+        if buffered.find(b"\n", before) >= 0:
             *whole, rest = buffered.split(b"\n")
             self._input = rest
             for text in whole:

@@ -45,7 +45,7 @@ class StartFailed(Exception):
 
 
 class Supervisor:
-    """Runs ``count`` workers. Made on the loop that it runs on: one of asyncio, in the main thread.
+    """Runs ``count`` workers. Made on the loop that it runs on.
 
     :param command: the program of a worker and its arguments; it has to serve, by functions of headrace, inside of
         :meth:`headrace.hosting.worker.Worker.run`, as ``headrace serve`` does.
@@ -192,18 +192,13 @@ class Supervisor:
             else:
                 self.roll()
 
-        def look() -> None:
-            for worker in list(self.workers):
-                worker.look()
-
         self._loop.add_signal_handler(signal.SIGINT, end, signal.SIGINT)
         self._loop.add_signal_handler(signal.SIGTERM, end, signal.SIGTERM)
         self._loop.add_signal_handler(signal.SIGHUP, hang_up)
-        self._loop.add_signal_handler(signal.SIGCHLD, look)
         try:
             yield
         finally:
-            for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
+            for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 self._loop.remove_signal_handler(signum)
 
     async def _start_all(self) -> None:

@@ -38,6 +38,9 @@ AT_VARIABLE = "HEADRACE_WORKER_AT"
 _ORPHAN_MARGIN = 3.0
 """Seconds beyond the drain that a worker without a supervisor gets before it is ended whatever it does."""
 
+_SOON = 0.02
+"""Seconds until the supervisor is told of connections that have ended."""
+
 _current: Worker | None = None
 
 
@@ -84,7 +87,7 @@ class Worker:
         self._listeners: dict[str, Listener] = {}
         self._runtimes: dict[int, Any] = {}
         self._ended = 0
-        self._told = False
+        self._due: asyncio.TimerHandle | None = None
         self._leaving = False
         self._others = True
         self._stop: asyncio.Event | None = None
@@ -117,6 +120,8 @@ class Worker:
         finally:
             self._on_stop = None
             self._others = False
+            if self._due is not None:
+                self._due.cancel()
             line.send("bye", r=self.requests)
             line.close()
 
@@ -162,10 +167,10 @@ class Worker:
         self._runtimes[id(runtime)] = runtime
 
     def lost(self) -> None:
+        # Told with the next connection that is taken, or soon: one message for many.
         self._ended += 1
-        if not self._told and self.line is not None:
-            self._told = True
-            asyncio.get_running_loop().call_soon(self._tell)
+        if self._due is None and self.line is not None:
+            self._due = asyncio.get_running_loop().call_later(_SOON, self._tell)
 
     @property
     def handing_over(self) -> bool:
@@ -200,7 +205,9 @@ class Worker:
                 self.lost()
 
     def _tell(self, taken: int = 0) -> None:
-        self._told = False
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
         ended, self._ended = self._ended, 0
         if self.line is not None and (taken or ended):
             self.line.send("took", n=taken, c=ended, r=self.requests)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -86,6 +87,10 @@ class WorkerProcess:
             raise
         self.pid = self._process.pid
         self.line = Line(ours, closed=self._line_closed)
+        self._pidfd = -1
+        with contextlib.suppress(AttributeError, OSError):
+            self._pidfd = os.pidfd_open(self.pid)
+            self._loop.add_reader(self._pidfd, self.look)
         self.taker = Taker(self.line)
         self.line.on("ready", self._ready)
 
@@ -129,6 +134,10 @@ class WorkerProcess:
         if self._look is not None:
             self._look.cancel()
             self._look = None
+        if self._pidfd >= 0:
+            self._loop.remove_reader(self._pidfd)
+            os.close(self._pidfd)
+            self._pidfd = -1
         self.line.read_rest()
         self.figures.connections = self.taker.accepted
         self._wake()
@@ -150,8 +159,8 @@ class WorkerProcess:
         self._changed.clear()
 
     def _line_closed(self) -> None:
-        """It is about to end, or has: no signal says so where this is not the main thread."""
-        if self.status is None:
+        """It is about to end, or has: where there are no descriptors of processes nothing else says so."""
+        if self.status is None and self._look is None:
             self._look = self._loop.call_later(_LOOK, self._look_again)
 
     def _look_again(self) -> None:

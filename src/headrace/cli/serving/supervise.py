@@ -32,6 +32,7 @@ def supervise(plan: Plan, groups: Sequence[Group]) -> int:
     from headrace.hosting.binding import bind
     from headrace.hosting.supervisor import StartFailed, Supervisor
     from headrace.limits import DEFAULT
+    from headrace.transports.run import loop_factory
 
     options = plan.options
     limits = limits_of(dict(options), DEFAULT)
@@ -66,7 +67,7 @@ def supervise(plan: Plan, groups: Sequence[Group]) -> int:
                 await supervisor.run(ready)
 
     try:
-        with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+        with asyncio.Runner(loop_factory=loop_factory(options["loop"])) as runner:
             runner.run(main())
     except UsageError as exc:
         raise click.UsageError(str(exc)) from None
