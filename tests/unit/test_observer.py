@@ -399,3 +399,23 @@ def test_a_request_that_cannot_leave_ends(run):
 
     run(trial)
     assert futures[-1].cancelled()
+
+
+def test_one_that_fails_does_not_disturb_the_others(run, caplog):
+    """Whichever comes first: the other one is told of everything, and the context is put back."""
+
+    async def trial(observers):
+        app, diary = make_server(), Diary()
+        for observer in observers:
+            app.observe(diary if observer is Diary else observer())
+        async with headrace.connect(app, revision="2025-11-25", sampling=lambda params: "x") as client:
+            assert (await client.call_tool("inline")).text == "tools/call inline"
+            assert (await client.call_tool("waits")).text.startswith("tools/call waits|")
+            with pytest.raises(RpcError):
+                await client.request("no/such")
+        return [end[:3] for end in diary.ends], diary.refusals[0][2], diary.notes, diary.left == len(diary.ends)
+
+    first = run(trial, (Diary, Broken))
+    assert first == run(trial, (Broken, Diary)) == run(trial, (Diary,))
+    assert ("tools/call", "waits", "ok") in first[0] and first[1] == -32601 and first[3]
+    assert "an observer failed" in caplog.text

@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from headrace.errors import RpcError
     from headrace.mux import Mux, Observed, PendingCall, Runtime, Sink
 
@@ -51,45 +53,74 @@ class Observer:
 
 
 class Observers(Observer):
-    """Several, one inside the other: the first begins first and ends last."""
+    """Several, one inside the other: the first begins first and ends last. One that fails does not disturb others."""
 
     def __init__(self, *observers: Observer) -> None:
         self.observers = observers
 
     def begin(self, request: Observed) -> Any:
-        return [observer.begin(request) for observer in self.observers]
+        seen = []
+        for observer in self.observers:
+            try:
+                seen.append(observer.begin(request))
+            except Exception as exc:
+                request.mux.runtime.report("an observer failed at the beginning of a request", exc)
+                seen.append(_FAILED)
+        return seen
 
     def leave(self, request: Observed, seen: Any) -> None:
-        for observer, each in zip(reversed(self.observers), reversed(seen or ()), strict=False):
-            observer.leave(request, each)
+        self._backwards(request.mux.runtime, seen or (), lambda observer, each: observer.leave(request, each))
 
     def end(self, request: Observed, seen: Any) -> None:
-        for observer, each in zip(reversed(self.observers), reversed(seen), strict=True):
-            observer.end(request, each)
+        self._backwards(request.mux.runtime, seen, lambda observer, each: observer.end(request, each))
 
     def refused(self, mux: Mux, sink: Sink, method: str, id: bytes | None, meta: bytes | None, error: RpcError) -> None:
-        for observer in self.observers:
-            observer.refused(mux, sink, method, id, meta, error)
+        self._each(mux.runtime, lambda observer: observer.refused(mux, sink, method, id, meta, error))
 
     def turned_away(self, runtime: Runtime, peer: str, status: int) -> None:
-        for observer in self.observers:
-            observer.turned_away(runtime, peer, status)
+        self._each(runtime, lambda observer: observer.turned_away(runtime, peer, status))
 
     def notified(self, mux: Mux, sink: Sink, method: str, meta: bytes | None) -> Any:
-        return [observer.notified(mux, sink, method, meta) for observer in self.observers]
+        seen: list[Any] = []
+        self._each(mux.runtime, lambda observer: seen.append((observer, observer.notified(mux, sink, method, meta))))
+        return mux.runtime, seen
 
     def noted(self, seen: Any) -> None:
-        for observer, each in zip(reversed(self.observers), reversed(seen), strict=True):
-            observer.noted(each)
+        runtime, each = seen
+        for observer, one in reversed(each):
+            try:
+                observer.noted(one)
+            except Exception as exc:
+                runtime.report("an observer failed at the end of a notification", exc)
+
+    def answered(self, call: PendingCall, failed: bool) -> None:
+        self._each(call.mux.runtime, lambda observer: observer.answered(call, failed))
 
     def sending(self, mux: Mux, call: PendingCall, params: bytes | None, name: str | None) -> bytes | None:
         for observer in self.observers:
-            params = observer.sending(mux, call, params, name)
+            try:
+                params = observer.sending(mux, call, params, name)
+            except Exception as exc:
+                mux.runtime.report("an observer failed on a request that is sent", exc)
         return params
 
-    def answered(self, call: PendingCall, failed: bool) -> None:
+    def _each(self, runtime: Runtime, tell: Callable[[Observer], Any]) -> None:
         for observer in self.observers:
-            observer.answered(call, failed)
+            try:
+                tell(observer)
+            except Exception as exc:
+                runtime.report("an observer failed", exc)
+
+    def _backwards(self, runtime: Runtime, seen: Sequence[Any], tell: Callable[[Observer, Any], Any]) -> None:
+        for observer, each in zip(reversed(self.observers), reversed(seen), strict=False):
+            if each is not _FAILED:
+                try:
+                    tell(observer, each)
+                except Exception as exc:
+                    runtime.report("an observer failed at the end of a request", exc)
+
+
+_FAILED = object()
 
 
 def joined(first: Observer | None, second: Observer) -> Observer:
