@@ -196,3 +196,23 @@ def test_what_is_no_request_is_nobodys(run, data):
             assert link.peer == "127.0.0.1"
 
     run(main)
+
+
+def test_callers_behind_one_proxy_have_rates_of_their_own(run):
+    """What bounds a caller counts the clients, not the proxy whose one connection carries them all."""
+
+    async def main():
+        limits = tiny(rate_limit=0.01, rate_burst=2)
+        async with site(make_server(), limits, forwarded_allow_ips=["127.0.0.1"]) as place:
+            peer = await place.connect()
+
+            async def status(client, forged=""):
+                headers = [("X-Forwarded-For", forged + client)]
+                return (await peer.ask(place.call("echo", {"text": "x"}, headers=headers))).status
+
+            for client in ("198.51.100.1", "198.51.100.2", "2001:db8::1"):
+                assert [await status(client) for _ in range(3)] == [200, 200, 429], client
+            assert await status("198.51.100.1", forged="203.0.113.7, ") == 429  # another name on the left changes nothing
+            assert await status("198.51.100.3") == 200
+
+    run(main)
