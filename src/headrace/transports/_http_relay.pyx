@@ -8,7 +8,7 @@ still be refused.
 from headrace.errors import RpcError
 from headrace.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST
 
-from headrace.transports._http_endpoint cimport Connection
+from headrace.transports._http_endpoint cimport Connection, put_rpc_error
 from headrace.transports._http_exchange cimport HttpExchange
 from headrace.wire._http1 cimport ACCEPT_SSE
 
@@ -81,10 +81,16 @@ cdef class RelayExchange(HttpExchange):
             follower.stop()
 
     cdef int turn_down(self, int status, int code, str text) except -1:
-        """Refuses it, where anybody is still there to hear of it."""
+        """Refuses it, where anybody is still there to hear of it. 503: the other processes are the reason."""
+        cdef bint keep
         if self.closed or self.mode != FRESH:
             return 0
-        return self.answer_error(status, code, text)
+        if status != 503:
+            return self.answer_error(status, code, text)
+        keep = self.keep_alive()
+        self.link.endpoint.runtime.refused("backplane")
+        put_rpc_error(self.link.endpoint, self.link.queue(), status, code, text, None, self.extra or b"", not keep, False)
+        return self.end()
 
     # --- what a follower calls ----------------------------------------------------------------------
 
