@@ -15,6 +15,7 @@ import pytest
 from http_support import Peer, make_server, site, tiny
 from tls_support import client_context, make_certificate
 
+from headrace.transports import arrivals
 from headrace.transports.tls import Certificate, CertificateError
 
 
@@ -239,5 +240,33 @@ def test_over_a_unix_socket(run, tmp_path):
             writer.transport.abort()
             await listener.close()
         assert not os.path.exists(path)
+
+    run(main)
+
+
+def test_without_descriptors_accepting_pauses(run, tmp_path, monkeypatch, caplog):
+    """The system has none left: one line of the log, no busy loop, and connections that waited are served later."""
+    cert, key = make_certificate(tmp_path)
+    monkeypatch.setattr(arrivals, "PAUSE", 0.2)
+
+    class Exhausted:
+        tries = 0
+
+        def accept(self):
+            self.tries += 1
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    async def main():
+        async with site(ssl=Certificate(cert, key)) as place:
+            door, full = place.listener.arrivals, Exhausted()
+            door._accept(full)
+            door._accept(full)  # another socket of the same listener
+            waiting = asyncio.create_task(place.connect(ssl=client_context(cert)))
+            await asyncio.sleep(0.05)
+            assert not waiting.done() and full.tries == 2
+            peer = await waiting
+            assert (await peer.ask(place.call("echo", {"text": "x"}))).status == 200
+            door._accept(full)  # closed while it pauses
+        assert len([each for each in caplog.records if "no connection can be accepted" in each.getMessage()]) >= 1
 
     run(main)
