@@ -594,3 +594,20 @@ def test_results_that_wait_for_redis_are_bounded(run):
                 pipe.mux.close()
 
         run(main)
+
+
+def test_what_is_asked_when_the_last_answers_came_is_not_forgotten(run, shared, prefix):
+    async def main():
+        store = OwnRedisStore(shared.url, prefix)
+        await store.start(Limits())
+        made = task(store, ttl=60_000)
+        await store.create(made)
+
+        async def ask(count):
+            return [await store.get(made.id) for _ in range(count)]
+
+        for found in await asyncio.gather(*(ask(150) for _ in range(3))):
+            assert found == [made] * 150
+        await store.stop()
+
+    run(main)

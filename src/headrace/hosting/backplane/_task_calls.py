@@ -45,7 +45,7 @@ class Calls:
     def close(self) -> None:
         """Whoever waits hears that it is closed."""
         self._open = False
-        for lane in self._lanes:
+        for lane in list(self._lanes):
             lane.cancel()
         self._refuse(self._waiting, "is closed")
         self._waiting.clear()
@@ -58,9 +58,7 @@ class Calls:
         future: asyncio.Future[Any] = loop.create_future()
         self._waiting.append((script, args, future))
         if len(self._lanes) < _LANES:
-            lane = loop.create_task(self._lane())
-            self._lanes.add(lane)
-            lane.add_done_callback(self._lanes.discard)
+            self._lanes.add(loop.create_task(self._lane()))
         try:
             async with asyncio.timeout(_PATIENCE):
                 return await future
@@ -68,29 +66,35 @@ class Calls:
             raise BackplaneLost("the task store: Redis did not answer in time") from None
 
     async def _lane(self) -> None:
-        while self._waiting:
-            batch: list[_Job] = []
-            while self._waiting and len(batch) < _BATCH:
-                job = self._waiting.popleft()
-                if not job[2].done():
-                    batch.append(job)
-            if not batch:
-                return
-            try:
-                answers = await self._backplane.perform(lambda client, batch=batch: self._run(client, batch))  # type: ignore[misc]
-            except (RedisError, OSError) as exc:
-                self._refuse(batch, f": {exc or type(exc).__name__}")
-            except BaseException:
-                self._refuse(batch, "is closed")
-                raise
+        try:
+            while self._waiting:
+                await self._trip()
+        finally:
+            # In the same step that found nothing waiting: what comes next starts a lane anew.
+            self._lanes.discard(asyncio.current_task())
+
+    async def _trip(self) -> None:
+        batch: list[_Job] = []
+        while self._waiting and len(batch) < _BATCH:
+            job = self._waiting.popleft()
+            if not job[2].done():
+                batch.append(job)
+        if not batch:
+            return
+        try:
+            answers = await self._backplane.perform(lambda client: self._run(client, batch))
+        except (RedisError, OSError) as exc:
+            return self._refuse(batch, f": {exc or type(exc).__name__}")
+        except BaseException:
+            self._refuse(batch, "is closed")
+            raise
+        for (_, _, future), answer in zip(batch, answers, strict=True):
+            if future.done():
+                continue
+            if isinstance(answer, Exception):
+                future.set_exception(BackplaneLost(f"the task store: Redis refuses: {answer}"))
             else:
-                for (_, _, future), answer in zip(batch, answers, strict=True):
-                    if future.done():
-                        continue
-                    if isinstance(answer, Exception):
-                        future.set_exception(BackplaneLost(f"the task store: Redis refuses: {answer}"))
-                    else:
-                        future.set_result(answer)
+                future.set_result(answer)
 
     @staticmethod
     def _refuse(jobs: deque[_Job] | list[_Job], why: str) -> None:
