@@ -249,6 +249,7 @@ cdef class Sink:
     cdef bint metered                    # requests are taken out of runtime.rates here: the transport does not
     cdef int status                      # HTTP status of the message being received, or 0
     cdef int wait                        # seconds of Retry-After for the error being answered, 0: none were said
+    cdef public object taken             # a future: the message counts as taken when that is done; or None
     cdef bint more                       # the answer being written is not the last one (see several)
 
     cdef Revision route(self, Mux mux, const hr_envelope *env)
@@ -295,6 +296,7 @@ cdef class Mux:
     cdef readonly bint scoped            # ids of one connection or session share one scope
     cdef public bint null_ids            # unreadable ids are answered as null (R1-R3, JR-13)
     cdef bint unparking
+    cdef public str prefix               # begins the ids of our requests, where other processes get their answers; or None
     cdef public bint tees                # the gate is told of `cancelled` and `progress` too, once they took effect
     cdef public bint draining            # new requests are refused: the server shuts down
     cdef public Py_ssize_t asked         # questions of the peer that a person or a model thinks about

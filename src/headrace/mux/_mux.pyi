@@ -274,6 +274,7 @@ class PendingCall:
 class Sink:
     closed: bool
     principal: Any
+    taken: Any
     @property
     def out(self) -> Any: ...
     @property
@@ -294,6 +295,7 @@ class Mux:
     loose: bool
     null_ids: bool
     tees: bool
+    prefix: str | None
     chosen: bool
     draining: bool
     asked: int
@@ -317,7 +319,7 @@ class Mux:
     @property
     def idle_waiter(self) -> Future[None] | None: ...
     @property
-    def next_call_id(self) -> int: ...
+    def next_call_id(self) -> Any: ...
     def __init__(self, runtime: Runtime, gate: Gate, limits: Limits, *, scoped: bool = True) -> None: ...
     def receive_frame(self, frame: bytes, sink: Sink) -> None: ...
     def refuse_frame(

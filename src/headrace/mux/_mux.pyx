@@ -69,6 +69,7 @@ include "_capture.pxi"
 include "_runtime.pxi"
 include "_meter.pxi"
 include "_batch.pxi"
+include "_elsewhere.pxi"
 include "_observed.pxi"
 
 
@@ -246,7 +247,7 @@ cdef class Mux:
             self.pending[(<PendingCall>found).key] = found
             found = None
         if found is None:
-            if sink.unmatched(env):
+            if sink.unmatched(env) or (self.prefix is not None and answer_elsewhere(self, env, sink)):
                 return 0
             self.stray += 1
             if not self.scoped:
@@ -271,7 +272,7 @@ cdef class Mux:
         return self.take_note(p, n, env, sink)
 
     cdef int take_note(self, const char *p, Py_ssize_t n, const hr_envelope *env, Sink sink) except -1:
-        cdef object found
+        cdef object found = None
         cdef bint told = self.tees
         if self.words is not None:
             return self.words.take(self, p, n, env, sink)
@@ -286,6 +287,7 @@ cdef class Mux:
                 note = read_progress(&env.params) if found is not None else None
                 if note is not None:
                     found.progressed(note)
+            told |= self.prefix is not None and found is None
         else:
             told = True
         if told:
@@ -434,6 +436,9 @@ cdef class Mux:
         if params is not None:
             params = one_line(params)
         call.mux = self
+        if call.key is None and self.prefix is not None:
+            call.take_id(self, self.next_call_id)
+            self.next_id += 1
         if call.key is None:
             while self.chosen and self.next_id in self.pending:
                 self.next_id += 1
@@ -468,6 +473,8 @@ cdef class Mux:
     @property
     def next_call_id(self):
         """The id that the next call will have (a progress token can be chosen to equal it)."""
+        if self.prefix is not None:
+            return f"{self.prefix}.{self.next_id}"
         while self.chosen and self.next_id in self.pending:
             self.next_id += 1
         return self.next_id

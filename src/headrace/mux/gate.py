@@ -53,6 +53,11 @@ class Gate:
         ``error`` is the raw ``error`` member, None for a result, or the Envelope of a malformed answer.
         """
 
+    def answer_elsewhere(self, id: str, frame: bytes, sink: Sink) -> bool:
+        """An answer to none of the requests of a mux that has a ``prefix``; False when it is for nobody. ``sink.taken``
+        may be set to a future that says when it is in safe hands."""
+        return False
+
     def bad_input(self, code: int, message: str, sink: Sink) -> None:
         """Told about every unreadable or malformed message, for the log."""
 

@@ -7,7 +7,7 @@ A session lives while a request is in flight, a stream is open or something arri
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sized
+from collections.abc import Awaitable, Callable, Sized
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import RpcError
@@ -62,7 +62,7 @@ class HttpSession(StreamingSession):
         mux.modern = tables.modern
         mux.tees = store.tees
 
-    def opened(self, revision: Revision, hello: Hello) -> None:
+    def opened(self, revision: Revision, hello: Hello) -> Awaitable[None] | None:
         # As ServerSession.opened.
         self.initialized = True
         self.hello = hello
@@ -71,6 +71,7 @@ class HttpSession(StreamingSession):
         assert mux is not None
         mux.current = revision
         mux.null_ids = revision.name < R4
+        return None
 
     @property
     def in_use(self) -> bool:
@@ -86,6 +87,8 @@ class SessionStore:
     ``retry_interval`` see :class:`StreamSettings`.
     """
 
+    looks_up = False
+    """Sessions may have to be looked up first, which takes its time: ``prepare`` and ``at_hand``."""
     sealed = False
     """The ids carry the sessions: there is no GET stream, and every look-up goes through :meth:`find`."""
 

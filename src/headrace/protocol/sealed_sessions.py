@@ -22,6 +22,8 @@ from headrace.protocol.seal import SealError
 from headrace.protocol.session import Hello
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from headrace.mux import Revision
 
 __all__ = ("MAX_ID", "SealedSession", "SealedSessions")
@@ -60,7 +62,7 @@ class SealedSession(HttpSession):
         self.log_level = None
         self.expires = 0.0
 
-    def opened(self, revision: Revision, hello: Hello) -> None:
+    def opened(self, revision: Revision, hello: Hello) -> Awaitable[None] | None:
         """The handshake went well: the id is made. Raises the answer when it would become too long."""
         client_info, capabilities = hello.client_info, hello.capabilities
         lifetime = self.server.limits.sealed_session_lifetime
@@ -72,6 +74,7 @@ class SealedSession(HttpSession):
             raise RpcError(INVALID_PARAMS, "capabilities and clientInfo are too long for a sealed session id")
         self.named(self.server.sealer.seal(_PURPOSE, contents, bind=_binding(self.principal), lifetime=lifetime))
         self.restore(revision.name, client_info, capabilities)
+        return None
 
     def named(self, id: str) -> None:
         """Sets the id."""

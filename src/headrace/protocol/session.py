@@ -24,6 +24,8 @@ from headrace.jsonrpc import (
 from headrace.mux import Gate, serve_batch
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from headrace.mux import Exchange, Mux, PendingCall, Revision, Sink
     from headrace.protocol.tables import Tables
     from headrace.wire import Envelope
@@ -175,13 +177,29 @@ class ServerSession(Gate):
         assert fault is not None
         raise fault
 
-    def opened(self, revision: Revision, hello: Hello) -> None:
-        """The handshake went well: later messages without modern ``_meta`` belong to ``revision``."""
+    def opened(self, revision: Revision, hello: Hello) -> Awaitable[None] | None:
+        """The handshake went well: later messages without modern ``_meta`` belong to ``revision``. It may be answered
+        when what this gives is done."""
         self.initialized = True
         self.hello = hello
         assert self.mux is not None
         self.mux.current = revision
         self.mux.null_ids = revision.name < R4
+        return None
+
+    def set_log_level(self, level: str) -> Awaitable[None] | None:
+        """``logging/setLevel``: it is answered when what this gives is done."""
+        self.log_level = level
+        return None
+
+    def follow(self, uri: str, wanted: bool) -> Awaitable[None] | None:
+        """``resources/subscribe`` and its end: it is answered when what this gives is done. Raises as Hub.subscribe."""
+        hub = self.server.hub
+        if wanted:
+            hub.subscribe(self, uri)
+        else:
+            hub.unsubscribe(self, uri)
+        return None
 
     def batch(self, envelope: Envelope, sink: Sink) -> bool:
         """Only 2025-03-26 has arrays, and only once it was agreed on (JR-20, JR-23)."""

@@ -6,7 +6,7 @@ every modern result carries is appended from prepared bytes, so handlers do not 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -160,13 +160,14 @@ class Tables:
     def _ping(self, exchange: Exchange) -> bytes:
         return b"{}"
 
-    def _initialize(self, exchange: Exchange) -> bytes:
+    def _initialize(self, exchange: Exchange) -> Any:
         raw = exchange.params or b"{}"
         hello = self._hellos.get(raw) or self._read_hello(raw)
         session: ServerSession = exchange.mux.gate.begin(exchange)
         revision = hello.revision
-        session.opened(revision, hello)
-        return self._welcomes.get((revision.name, session.detached)) or self._welcome(revision.name, session.detached)
+        kept = session.opened(revision, hello)
+        welcome = self._welcomes.get((revision.name, session.detached)) or self._welcome(revision.name, session.detached)
+        return welcome if kept is None else _after(kept, welcome)
 
     def _read_hello(self, raw: bytes) -> Hello:
         """Checks the params of ``initialize`` and agrees on a revision; the usual ones are remembered."""
@@ -196,12 +197,18 @@ class Tables:
         made = self._welcomes[name, detached] = _encode(body)
         return made
 
-    def _set_level(self, exchange: Exchange) -> bytes:
+    def _set_level(self, exchange: Exchange) -> Any:
         try:
             level = _decode_set_level(exchange.params or b"{}").level
         except msgspec.ValidationError as exc:
             raise RpcError(INVALID_PARAMS, f"logging/setLevel: {exc}") from None
         if level not in LOG_LEVELS:
             raise RpcError(INVALID_PARAMS, f"unknown log level; use one of {', '.join(LOG_LEVELS)}")
-        exchange.mux.gate.log_level = level
-        return b"{}"
+        kept = exchange.mux.gate.set_log_level(level)
+        return b"{}" if kept is None else _after(kept, b"{}")
+
+
+async def _after(kept: Awaitable[None], result: bytes) -> bytes:
+    """The result, once what it says is kept."""
+    await kept
+    return result

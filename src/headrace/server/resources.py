@@ -7,7 +7,7 @@ does not exist is the error of the revision, never an empty result.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -269,14 +269,13 @@ class ResourceRegistry(Registry):
             raise RpcError(INVALID_PARAMS, text, refusal="max_uri_bytes")
         return uri
 
-    def _subscribe(self, exchange: Exchange) -> bytes:
+    def _subscribe(self, exchange: Exchange) -> Any:
         uri = self._uri(exchange, "resources/subscribe")
-        self._host.hub.subscribe(exchange.mux.gate, uri)
-        return b"{}"
+        return _answer(exchange.mux.gate.follow(uri, True))
 
-    def _unsubscribe(self, exchange: Exchange) -> bytes:
-        self._host.hub.unsubscribe(exchange.mux.gate, self._uri(exchange, "resources/unsubscribe"))
-        return b"{}"
+    def _unsubscribe(self, exchange: Exchange) -> Any:
+        uri = self._uri(exchange, "resources/unsubscribe")
+        return _answer(exchange.mux.gate.follow(uri, False))
 
     # --- reading ------------------------------------------------------------------------------------
 
@@ -365,3 +364,13 @@ def _last_part(uri: str) -> str:
 
 def _name_of(function: Any, uri: str) -> str | None:
     return _last_part(uri) if getattr(function, "__name__", "") == "<lambda>" else None
+
+
+def _answer(kept: Awaitable[None] | None) -> Any:
+    """An empty result, once what it says is kept."""
+    return b"{}" if kept is None else _answered(kept)
+
+
+async def _answered(kept: Awaitable[None]) -> bytes:
+    await kept
+    return b"{}"

@@ -20,6 +20,7 @@ cdef class RequestLink(Connection):
     cdef uint32_t known_tick             # when the session was last told that it is used
     cdef object guest                    # the HTTP+SSE session that the body is for, or None
     cdef object caller                   # what `authenticate` said
+    cdef object fetched                  # the session that was looked up for this request, or None
     cdef object context                  # the context it said so in, or None: the handler's
     cdef bint plain                      # refusals are plain text: the request is none of MCP
     cdef bint expects                    # 100 Continue is awaited
@@ -38,6 +39,7 @@ cdef class RequestLink(Connection):
     cdef bint for_legacy(self, bytes target) except -1
     cdef object principal(self)
     cdef object look_up(self)
+    cdef object wanted(self)
     cdef object find_session(self)
     cdef int know(self, object session, bytes version) except -1
     cdef int forget(self) except -1

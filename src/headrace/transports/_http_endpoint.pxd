@@ -43,11 +43,12 @@ cdef class Endpoint:
     cdef public object beside            # AsgiHost of all other paths, or None: they are 404
     cdef public object trusted           # transports.forwarded.Trusted: proxies whose headers are read, or None
     cdef readonly bint sealed            # session ids carry their sessions: no GET, `by_id` is a cache
+    cdef readonly bint looks_up          # sessions may have to be waited for, see SharedSessions.prepare
     cdef readonly bint stateless         # there are no sessions (HO-35)
     cdef readonly object principal_of    # (header fields) -> whose request it is; None: it is not asked
     cdef readonly object authenticate    # (HttpRequest) -> coroutine of the same; None: it is not asked
     cdef bint tells_apart                # one of the two is there
-    cdef bint admits                     # requests are admitted one by one: `authenticate` is there, or rates are
+    cdef bint admits                     # requests are admitted one by one: `authenticate` is there, rates, or looks_up
     cdef public object health            # transports.health.Health, or None: its paths are like others
     cdef public bint closing             # answers carry Connection: close
     cdef public object on_empty          # called when the last link is gone while closing

@@ -137,8 +137,10 @@ cdef class Endpoint:
             self.handshake = server.tables.handshake
             self.detached = {name.encode(): each for name, each in server.tables.detached.items()}
             self.sealed = sessions.sealed
+            self.looks_up = sessions.looks_up and not door.stateless
             self.stateless = door.stateless
             self.by_id = sessions.by_id
+            self.admits = self.admits or self.looks_up
         self.links = set()
         self.head_limits = head_limits(limits)
         self.modern = R5.encode()

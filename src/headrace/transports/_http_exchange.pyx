@@ -58,6 +58,7 @@ cdef const char *HEX = "0123456789abcdef"
 
 
 include "_http_mirror.pxi"
+include "_http_taken.pxi"
 
 
 cdef class HttpExchange(Sink):
@@ -83,6 +84,7 @@ cdef class HttpExchange(Sink):
         self.old = link.head.minor == 0
         self.version_ok = False
         self.bare = False
+        self.taken = None
         self.fixed = None
         self.is_stream = False
         self.writing = False
@@ -173,18 +175,12 @@ cdef class HttpExchange(Sink):
 
     cdef int accepted(self) except -1:
         """202 without a body and without a type (B57), where the message is one that is taken."""
-        cdef Outbuf out
         if self.bare:
             return self.answer_error(
                 400, INVALID_REQUEST, "Mcp-Session-Id is missing: send the one that initialize gave")
-        out = self.link.queue()
-        if self.extra is None and self.keep_alive():
-            out.put(b"HTTP/1.1 202 Accepted\r\n", 23)
-            out.put_bytes(self.link.endpoint.date)
-            out.put(b"Content-Length: 0\r\n\r\n", 21)
-        else:
-            put_response_head(
-                out, 202, self.link.endpoint.date + (self.extra or b""), 0, False, not self.keep_alive())
+        if self.taken is not None:
+            return wait_taken(self)
+        put_accepted(self)
         return self.end()
 
     # --- the answer -------------------------------------------------------------------------------

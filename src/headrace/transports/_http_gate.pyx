@@ -1,9 +1,9 @@
 """Input of an HTTP connection that cannot be looked at yet, and requests that wait to be admitted.
 
-`authenticate` is asked when a head was judged and before its body is taken. Mostly it answers in the call
-stack of data_received, and nothing waits. When it suspends, the head is copied and the connection is busy: what
-comes is stored, reading pauses once that is much, and no time limit of the peer's runs. With the answer the
-head is judged again where it left off.
+`authenticate` is asked when a head was judged and before its body is taken, and a session that another process has
+begun is looked up then. Mostly the answer comes in the call stack of data_received, and nothing waits. When it does
+not, the head is copied and the connection is busy: what comes is stored, reading pauses once that is much, and no time
+limit of the peer's runs. With the answer the head is judged again where it left off.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -11,7 +11,8 @@ from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from libc.string cimport memcpy, memmove
 
 from headrace.errors import HttpRefusal
-from headrace.transports.http_auth import HttpRequest, ask
+from headrace.protocol.backplane import BackplaneLost
+from headrace.transports.http_auth import HttpRequest, ask, ask_and_look_up, look_up
 
 from headrace.transports._http_admission cimport RequestLink
 from headrace.transports._http_endpoint cimport Endpoint
@@ -20,6 +21,8 @@ from headrace.wire._chttp cimport *
 from headrace.wire._http1 cimport header_list, known_bytes
 
 __all__ = ("GateLink",)
+
+cdef str NOT_REACHED = "what the processes of this server share cannot be reached now: try again"
 
 
 cdef class GateLink(RequestLink):
@@ -62,23 +65,32 @@ cdef class GateLink(RequestLink):
         cdef bint finished = False
         if self.passed:
             self.passed = False
-            return self.afford()
-        self.caller = self.context = None
-        if ep.authenticate is None:
-            return self.afford()
-        request = HttpRequest(
-            PyBytes_FromStringAndSize(h.verb.p, <Py_ssize_t>h.verb.n).decode("ascii"),
-            PyBytes_FromStringAndSize(h.target.p, <Py_ssize_t>h.target.n).decode("ascii"),
-            header_list(h), self.client, self.scheme)
+            return 1 if ep.authenticate is None else self.afford()
+        self.caller = self.context = self.fetched = None
+        wanted = self.wanted() if ep.looks_up else None
+        if ep.authenticate is not None:
+            request = HttpRequest(
+                PyBytes_FromStringAndSize(h.verb.p, <Py_ssize_t>h.verb.n).decode("ascii"),
+                PyBytes_FromStringAndSize(h.target.p, <Py_ssize_t>h.target.n).decode("ascii"),
+                header_list(h), self.client, self.scheme)
+            coro = ask(ep.authenticate, request)
+            if wanted is not None:
+                coro = ask_and_look_up(coro, ep.sessions, wanted)
+        elif not self.afford():
+            return 0
+        elif wanted is None:
+            return 1
+        else:
+            coro = look_up(ep.sessions, wanted, self.principal())
         try:
-            found = ep.runtime.starter.start(ask(ep.authenticate, request), &finished)
+            found = ep.runtime.starter.start(coro, &finished)
         except (SystemExit, KeyboardInterrupt):
             raise
         except BaseException as exc:
             return self.turned_away(exc)
         if finished:
-            self.caller, self.context = found
-            return self.afford()
+            self.caller, self.context, self.fetched = found
+            return 1 if ep.authenticate is None else self.afford()
         self.kept_head = PyBytes_FromStringAndSize(self.head_at, <Py_ssize_t>h.head_len)
         self.patient = h.method == HR_M_POST and known_bytes(h, HR_H_MCP_PROTOCOL_VERSION) != ep.modern
         self.waiting = found
@@ -111,7 +123,7 @@ cdef class GateLink(RequestLink):
         self.waiting = self.kept_head = None
         try:
             try:
-                self.caller, self.context = task.result()
+                self.caller, self.context, self.fetched = task.result()
             except BaseException as exc:
                 error = exc              # SystemExit and the like have reached the loop by themselves
             if hr_http1_request(PyBytes_AS_STRING(head), <size_t>PyBytes_GET_SIZE(head), &self.endpoint.head_limits,
@@ -139,6 +151,8 @@ cdef class GateLink(RequestLink):
             (<object>self).abort()
 
     cdef int turned_away(self, object exc) except -1:
+        if isinstance(exc, BackplaneLost):
+            return self.refuse(503, NOT_REACHED, b"", "backplane")
         if isinstance(exc, HttpRefusal):
             try:
                 return self.refuse_as(exc)
@@ -163,7 +177,7 @@ cdef class GateLink(RequestLink):
     cdef int stop_waiting(self) except -1:
         """The peer is gone, or the server goes: nobody needs to know any more whose request it is."""
         cdef object task = self.waiting
-        self.caller = self.context = None
+        self.caller = self.context = self.fetched = None
         if task is not None:
             self.waiting = self.kept_head = None
             task.cancel()

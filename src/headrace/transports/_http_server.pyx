@@ -437,7 +437,7 @@ cdef class HttpLink(AppLink):
         finally:
             self.head_here = False
         if self.current is exchange:
-            if exchange.running is None:
+            if exchange.running is None and exchange.taken is None:
                 # Nobody will answer it.
                 if exchange.mode != MODE_FRESH:
                     self.abort()

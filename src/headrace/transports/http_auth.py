@@ -7,7 +7,7 @@ Context variables that it sets are set for the handler of the request.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import Context, copy_context
 from typing import Any
 
@@ -15,7 +15,7 @@ import msgspec
 
 from headrace.errors import HttpRefusal
 
-__all__ = ("Authenticate", "HttpRefusal", "HttpRequest", "ask")
+__all__ = ("Admitted", "Authenticate", "HttpRefusal", "HttpRequest", "ask", "ask_and_look_up", "look_up")
 
 
 class HttpRequest(msgspec.Struct, frozen=True):
@@ -41,7 +41,24 @@ class HttpRequest(msgspec.Struct, frozen=True):
 Authenticate = Callable[[HttpRequest], Awaitable[Any]]
 
 
-async def ask(authenticate: Authenticate, request: HttpRequest) -> tuple[Any, Context]:
+Admitted = tuple[Any, "Context | None", Any]
+"""The principal of a request, the context in which it was found, and the session that was looked up for it."""
+
+
+async def ask(authenticate: Authenticate, request: HttpRequest) -> Admitted:
     """The principal of ``request``, and the context in which it was found."""
     principal = await authenticate(request)
-    return principal, copy_context()
+    return principal, copy_context(), None
+
+
+async def look_up(sessions: Any, wanted: tuple[bytes, bytes, bytes | None], principal: Any) -> Admitted:
+    """The session that a request names, from where several processes find it."""
+    return None, None, await sessions.prepare(*wanted, principal)
+
+
+async def ask_and_look_up(
+    asking: Coroutine[Any, Any, Admitted], sessions: Any, wanted: tuple[bytes, bytes, bytes | None]
+) -> Admitted:
+    """Both, one after the other."""
+    principal, context, _ = await asking
+    return principal, context, await sessions.prepare(*wanted, principal)

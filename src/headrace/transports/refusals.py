@@ -54,6 +54,7 @@ _STATUSES = (400, 401, 403, 404, 405, 406, 415, 417, 421, 500, 501, 502, 505)
 KINDS: dict[str, str] = {
     **BOUNDS,
     "draining": "the server was shutting down",
+    "backplane": "what the processes of the server share could not be reached",
     "bad_message": "no JSON, no JSON-RPC message, or one that may not stand here",
     "bad_request": "a request that does not fit its revision, or without what every request needs",
     "unknown_method": "a method that is not served",
