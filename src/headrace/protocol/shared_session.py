@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from headrace.errors import RpcError
-from headrace.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST
+from headrace.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST
 from headrace.protocol.backplane import BackplaneLost
 from headrace.protocol.http_sessions import HttpSession
 from headrace.protocol.stream_sharing import StreamSharing
@@ -105,7 +105,7 @@ class SharedSession(StreamSharing, HttpSession):
     def opened(self, revision: Revision, hello: Hello) -> Awaitable[None]:
         super().opened(revision, hello)
         if len(hello.raw) > MAX_HELLO:
-            raise RpcError(INVALID_REQUEST, f"initialize says more than {MAX_HELLO} bytes: it cannot be kept")
+            raise RpcError(INVALID_PARAMS, f"initialize says more than {MAX_HELLO} bytes: it cannot be kept")
         return self.store.keep(self)
 
     def render(self) -> bytes:

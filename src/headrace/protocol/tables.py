@@ -166,7 +166,8 @@ class Tables:
         session: ServerSession = exchange.mux.gate.begin(exchange)
         revision = hello.revision
         kept = session.opened(revision, hello)
-        welcome = self._welcomes.get((revision.name, session.detached)) or self._welcome(revision.name, session.detached)
+        name, detached = revision.name, session.detached
+        welcome = self._welcomes.get((name, detached)) or self._welcome(name, detached)
         return welcome if kept is None else _after(kept, welcome)
 
     def _read_hello(self, raw: bytes) -> Hello:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from headrace.transports.address import http_address, parse_address
 from headrace.transports.framing import LINES, Framing, link_class
 from headrace.transports.health import Health, health_of
-from headrace.transports.http_options import HttpOptions, check_options
+from headrace.transports.http_options import HttpOptions, check_options, share
 from headrace.transports.intake import offer, taken
 from headrace.transports.run import run_until_stopped, start_made
 from headrace.transports.shield import shielded
@@ -64,6 +64,7 @@ async def serve(
     http_at = http_address(http) if http is not None else None
     tcp_at = parse_address(tcp) if tcp is not None else None
     intake = taken()
+    share(server, options)
     async with server.running(), _Listeners(health) as listeners:
         addresses: list[str] = []
         if http_at is not None:

@@ -12,13 +12,14 @@ from headrace.transports.health import PATHS
 if TYPE_CHECKING:
     import ssl as ssl_module
 
+    from headrace.protocol.backplane import Backplane
     from headrace.protocol.event_store import EventStore
     from headrace.transports.asgi.host import Application
     from headrace.transports.health import Health
     from headrace.transports.http_auth import Authenticate
     from headrace.transports.tls import Certificate
 
-__all__ = ("HttpOptions", "check_options", "trusted_of")
+__all__ = ("HttpOptions", "check_options", "share", "trusted_of")
 
 
 class HttpOptions(TypedDict, total=False):
@@ -60,6 +61,10 @@ class HttpOptions(TypedDict, total=False):
     beside: Application | None
     """An ASGI 3 application for all other paths (:mod:`headrace.transports.asgi.host`): Host is checked for it too,
     Origin is its own matter; its lifespan is that of the endpoint."""
+    backplane: Backplane | None
+    """What this process shares with others of the same server, such as a
+    :class:`headrace.hosting.backplane.RedisBackplane`: every one of them serves its sessions, tasks and changes. It
+    is that of the server (:meth:`headrace.Server.set_backplane`), set with this when the server does not run yet."""
     proxy_protocol: bool
     """Every connection begins with a header of the PROXY protocol, version 1 or 2, and is closed otherwise
     (:mod:`headrace.transports.proxy_protocol`). For ports that only the balancer can reach."""
@@ -97,6 +102,18 @@ def check_options(options: Mapping[str, Any]) -> None:
     for name in ("authenticate", "principal_of", "beside"):
         if options.get(name) is not None and not callable(options[name]):
             raise UsageError(f"{name}={options[name]!r} cannot be called")
+
+
+def share(server: Any, options: Mapping[str, Any]) -> None:
+    """Gives the option ``backplane`` to a server that does not run yet. Raises :class:`UsageError` where it cannot have
+    one, RuntimeError when it runs with another."""
+    backplane = options.get("backplane")
+    if backplane is None:
+        return
+    setter = getattr(server, "set_backplane", None)
+    if setter is None:
+        raise UsageError(f"{server!r} cannot share anything with other processes: no backplane is possible")
+    setter(backplane)
 
 
 def trusted_of(options: Mapping[str, Any]) -> Trusted | None:

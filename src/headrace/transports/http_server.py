@@ -23,7 +23,7 @@ from headrace.transports.arrivals import Arrivals, listening_sockets, several
 from headrace.transports.forwarded import Whence
 from headrace.transports.guards import Guards
 from headrace.transports.health import health_of
-from headrace.transports.http_options import HttpOptions, check_options, trusted_of
+from headrace.transports.http_options import HttpOptions, check_options, share, trusted_of
 from headrace.transports.intake import Adopting, Intake, offered, taken
 from headrace.transports.stream import remove_stale_socket
 
@@ -263,6 +263,7 @@ async def serve_http(
     Raises OSError when the address cannot be had, :class:`UsageError` for wrong arguments.
     """
     check_options(options)
+    share(server, options)
     intake = taken()
     if intake is None and sum(given is not None for given in (host, unix, sock)) != 1:
         raise UsageError("serve_http needs one of host, unix and sock")
@@ -385,6 +386,7 @@ def open_endpoint(server: Any, bind: str | None, options: HttpOptions) -> Endpoi
         allowed_origins=options.get("allowed_origins"),
         cors_origins=options.get("cors_origins"),
     )
+    backplane = getattr(server, "backplane", None)
     if options.get("sealed_sessions"):
         from headrace.protocol.seal import SECRET_VARIABLE
         from headrace.protocol.sealed_sessions import SealedSessions
@@ -394,6 +396,15 @@ def open_endpoint(server: Any, bind: str | None, options: HttpOptions) -> Endpoi
                 "sealed sessions without %s: no other process and no restart can serve them", SECRET_VARIABLE
             )
         sessions: SessionStore = SealedSessions(server)
+    elif backplane is not None and not options.get("stateless"):
+        from headrace.protocol.shared_sessions import SharedSessions
+
+        sessions = SharedSessions(
+            server,
+            backplane,
+            event_store=options.get("event_store", True),
+            retry_interval=options.get("retry_interval"),
+        )
     else:
         sessions = SessionStore(
             server, event_store=options.get("event_store", True), retry_interval=options.get("retry_interval")

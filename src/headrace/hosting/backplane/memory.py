@@ -70,6 +70,13 @@ class MemoryHub:
                 self.leases[member.worker] = time.monotonic() + self.lease
                 member._post(member._back, empty)
 
+    def purge(self, now: float) -> None:
+        """Forgets what is over."""
+        for key in [key for key, (until, _) in self.records.items() if until <= now]:
+            del self.records[key]
+        for key in [key for key, log in self.logs.items() if log.expires <= now]:
+            del self.logs[key]
+
     def lose(self) -> None:
         """Messages that are on their way are lost, and all are told of the gap."""
         with self.lock:
@@ -136,6 +143,7 @@ class MemoryBackplane(Listening):
             return
         now = time.monotonic()
         with hub.lock:
+            hub.purge(now)
             if not hub.is_cut:
                 hub.leases[self.worker] = now + hub.lease
                 for name in [name for name, until in hub.leases.items() if until <= now]:

@@ -25,7 +25,7 @@ from headrace.transports.address import LOOPBACK, is_loopback
 from headrace.transports.asgi.leaving import host_leaves
 from headrace.transports.asgi.watch import Watcher
 from headrace.transports.guards import Guards
-from headrace.transports.http_options import HttpOptions, check_options
+from headrace.transports.http_options import HttpOptions, check_options, share
 from headrace.transports.http_server import HttpListener, open_endpoint
 
 __all__ = ("AsgiApp", "asgi_scope")
@@ -143,6 +143,7 @@ class AsgiApp:
             # It ended without an end of this.
             self._users = 0
             self._links.clear()
+        share(self.server, self._options)
         async with self.server.running():
             if self._users == 0:
                 self._open()
