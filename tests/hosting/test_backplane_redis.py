@@ -138,8 +138,8 @@ def test_b95_a_process_that_died_is_told_of_and_one_that_was_slow_comes_back(lab
         a.backplane.tell(name, "note", b"never kept")
         await a.backplane.flushed()
         assert server.ask("EXISTS", b.backplane.inbox) == 0
-        await b.backplane._join()
-        assert b.gaps == 1
+        lost = await b.backplane._join()
+        assert lost == b.backplane._missed
         assert await a.backplane.alive(name)
         a.backplane.tell(name, "note", b"again")
         await a.backplane.flushed()
@@ -167,6 +167,20 @@ def test_b96_a_process_too_slow_for_what_is_kept_notices_the_gap(lab, monkeypatc
         await until(lambda: b.texts and b.texts[-1] == b"2999")
         assert b.gaps == 1 and 100 <= len(b.texts) < 3000
         assert b.texts == [b"%d" % n for n in range(3000 - len(b.texts), 3000)]
+
+    lab(body)
+
+
+def test_nothing_is_kept_for_processes_that_there_are_not(lab):
+    async def body(server, a, b):
+        await asyncio.sleep(1.6)  # what is young may not know yet who lives
+        for n in range(10):
+            a.backplane.tell(f"w{n}", "note", b"x")
+        a.backplane.tell(b.backplane.worker, "note", b"y")
+        await a.backplane.flushed()
+        await until(lambda: b.texts == [b"y"])
+        assert {key for key in server.ask("KEYS", "*in:*")} <= {b.backplane.inbox.encode()}
+        assert len(server.ask("HKEYS", a.backplane.key_state)) == 5  # epoch, born, all, two inboxes
 
     lab(body)
 

@@ -87,6 +87,8 @@ class SessionStore:
     ``retry_interval`` see :class:`StreamSettings`.
     """
 
+    no_streams = "this server has no event streams besides answers"
+    """Why there is no GET stream, where sessions are sealed."""
     looks_up = False
     """Sessions may have to be looked up first, which takes its time: ``prepare`` and ``at_hand``."""
     sealed = False

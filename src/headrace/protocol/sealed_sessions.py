@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from headrace.errors import RpcError
-from headrace.jsonrpc import INVALID_PARAMS
+from headrace.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND
 from headrace.protocol.http_sessions import HttpSession, SessionStore
 from headrace.protocol.seal import SealError
 from headrace.protocol.session import Hello
@@ -24,7 +24,8 @@ from headrace.protocol.session import Hello
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-    from headrace.mux import Revision
+    from headrace.mux import Revision, Sink
+    from headrace.wire import Envelope
 
 __all__ = ("MAX_ID", "SealedSession", "SealedSessions")
 
@@ -32,6 +33,7 @@ MAX_ID = 4096
 """Characters of a session id; what a client says of itself must fit in (proxies bound header lines)."""
 _MAX_CACHED = 2_048
 _PURPOSE = "session"
+_NEED_MEMORY = frozenset(("logging/setLevel", "resources/subscribe", "resources/unsubscribe"))
 
 
 class _Contents(msgspec.Struct, array_like=True):
@@ -61,6 +63,14 @@ class SealedSession(HttpSession):
         super().__init__(server, store)
         self.log_level = None
         self.expires = 0.0
+        if (reason := getattr(server, "unshared", None)) is not None:
+            self.no_channel = reason
+
+    def unknown_method(self, revision: Revision, envelope: Envelope, sink: Sink) -> RpcError | None:
+        reason = getattr(self.server, "unshared", None)
+        if reason is not None and envelope.method in _NEED_MEMORY:
+            return RpcError(METHOD_NOT_FOUND, reason)
+        return super().unknown_method(revision, envelope, sink)
 
     def opened(self, revision: Revision, hello: Hello) -> Awaitable[None] | None:
         """The handshake went well: the id is made. Raises the answer when it would become too long."""
@@ -96,6 +106,7 @@ class SealedSessions(SessionStore):
 
     def __init__(self, server: Any) -> None:
         super().__init__(server, event_store=False)
+        self.no_streams = getattr(server, "unshared", None) or self.no_streams
         self._sealer = server.sealer
 
     def begin(self, principal: Any = None) -> HttpSession:

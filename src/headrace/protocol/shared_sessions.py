@@ -26,7 +26,7 @@ from headrace.protocol.shared_session import LEVEL, URI, Record, SharedSession, 
 from headrace.protocol.shared_streams import OWNER_PART, SharedStreams
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from headrace.mux import Sink
     from headrace.protocol.backplane import Backplane
@@ -45,6 +45,7 @@ _NOTE = b"n"
 _SLACK = 1.25  # of the idle time, for a record: not every use of a session is told to it
 _TOUCHES = 1_000  # records that are told in one sweep
 _ROUNDS = 5  # a session that changes while it is looked up is looked up again, so often
+_RESTORERS = 16  # records that are written anew at once
 _YOUNG = 3.0  # seconds after everything was lost in which a session that is not there may still be restored
 
 _decode = msgspec.msgpack.Decoder(Record).decode
@@ -302,11 +303,12 @@ class SharedSessions(SessionStore):
         self._emptied_at = self.runtime.time()
         for session in self.by_id.values():
             session.unsaved = True  # type: ignore[attr-defined]
-        self.runtime.spawn(self._restore_all())
+        left: Iterator[Any] = iter(list(self.by_id.values()))
+        for _ in range(min(_RESTORERS, len(self.by_id))):
+            self.runtime.spawn(self._restore_some(left))
 
-    async def _restore_all(self) -> None:
-        for session in list(self.by_id.values()):
-            assert isinstance(session, SharedSession)
+    async def _restore_some(self, left: Iterator[SharedSession]) -> None:
+        for session in left:
             if session.unsaved and not session.ended:
                 try:
                     await self._restore(session)

@@ -16,6 +16,7 @@ from headrace.mux.observer import joined
 from headrace.protocol.session import ServerSession
 from headrace.protocol.subscriptions import Hub
 from headrace.protocol.tables import Features, Tables
+from headrace.server.alone import refuse_following, without_changes
 from headrace.server.completion import CompletionRegistry
 from headrace.server.features import PRIVATE_NOW, CoreFeature, Feature, merge_capabilities, merge_methods
 from headrace.server.hooks import Hooks
@@ -61,6 +62,9 @@ class Server(Registration):
     :param offers: features (``"tools"``, ``"resources"``, ``"prompts"``, ``"completions"``) that are
         advertised even while nothing of the kind is registered; the others from their first registration on.
     """
+
+    unshared: str | None = None
+    """Why nothing is offered that processes would have to share, see :meth:`share_nothing`; None: all is."""
 
     def __init__(
         self,
@@ -151,6 +155,15 @@ class Server(Registration):
             raise RuntimeError("the server is running: a backplane is set before")
         self.backplane = backplane
 
+    def share_nothing(self, reason: str) -> None:
+        """Says, before the server runs, that other processes serve the same clients, and that nothing is shared with
+        them: tasks and what tells of changes are not offered, and refused with ``reason``."""
+        self.unshared = reason
+        self.refuse_tasks(reason)
+        for registry in (self.tools, self.resources, self.prompts):
+            registry.on_change = None
+        self.features_changed()
+
     def add_middleware(self, middleware: Middleware, *, methods: Iterable[str] | None = None) -> Middleware:
         """Runs ``async def middleware(call, next) -> dict | None`` around requests; usable as a decorator.
 
@@ -232,6 +245,8 @@ class Server(Registration):
         self._tasks = TasksFeature(self, store, ttl=ttl, poll_interval=poll_interval, listing=listing)
         self.tools.guard_tasks(self._tasks.refuse_wish)
         self.add_feature(self._tasks)
+        if self.unshared is not None:
+            self.refuse_tasks(self.unshared)
         return self._tasks
 
     def refuse_tasks(self, reason: str) -> bool:
@@ -263,11 +278,17 @@ class Server(Registration):
         """The capabilities object under ``revision``; not to be changed."""
         found = self._known_capabilities.get(revision)
         if found is None:
-            found = self._known_capabilities[revision] = merge_capabilities(self._features, revision)
+            found = merge_capabilities(self._features, revision)
+            if self.unshared is not None:
+                found = without_changes(found)
+            self._known_capabilities[revision] = found
         return found
 
     def _handlers(self, revision: str) -> dict[bytes, Handler]:
-        return self.hooks.wrap(wrap(merge_methods(self._features, revision), self._layers))
+        methods = merge_methods(self._features, revision)
+        if self.unshared is not None:
+            methods = refuse_following(methods, self.unshared)
+        return self.hooks.wrap(wrap(methods, self._layers))
 
     def add_feature(self, feature: Feature) -> None:
         """Offers one more feature. Its methods and capabilities go before those that were there."""

@@ -266,7 +266,7 @@ cdef class RequestLink(Connection):
         if session is None:
             return 0
         if self.endpoint.sealed:
-            return self.refuse(405, "this server has no event streams besides answers", ALLOW_SEALED)
+            return self.refuse(405, self.endpoint.sessions.no_streams, ALLOW_SEALED)
         accept = known_joined(h, HR_H_ACCEPT, b"accept") if h.seen & B_ACCEPT else b""
         if not accept_bits(PyBytes_AS_STRING(accept), PyBytes_GET_SIZE(accept)) & ACCEPT_SSE:
             return self.refuse(406, "Accept must allow text/event-stream")

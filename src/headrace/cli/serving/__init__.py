@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from headrace.cli.serving import endpoint, front, logs, rates, tracing, watch, where, workers
+from headrace.cli.serving import backplane, endpoint, front, logs, rates, tracing, watch, where, workers
 from headrace.cli.serving.plan import Group, Plan
 
 __all__ = ("GROUPS", "Group", "Plan", "serve_options")
@@ -15,6 +15,7 @@ GROUPS: tuple[Group, ...] = (
     endpoint.group,
     front.group,
     workers.group,
+    backplane.group,
     watch.group,
     tracing.group,
     logs.group,

@@ -37,7 +37,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 2.0
-_AT_ONCE = 32  # commands on their way to Redis
+_AT_ONCE = 16  # commands on their way to Redis
 _LEAVING = 1.0  # seconds that the end may take
 
 
@@ -71,6 +71,7 @@ class RedisBackplane(Listening):
         self._client: Any = None
         self._reading: Any = None
         self._up = asyncio.Event()
+        self._down = asyncio.Event()
         self._work = asyncio.Event()
         self.leaving = False
         """It is being stopped: the tasks end."""
@@ -114,7 +115,7 @@ class RedisBackplane(Listening):
         self._number = 0
         self._reader.forget()
         # Bound to the loop that is used first.
-        self._up, self._work = asyncio.Event(), asyncio.Event()
+        self._up, self._down, self._work = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._places = asyncio.Semaphore(_AT_ONCE)
         name = f"headrace-{self.worker}"
         self._client = self.url.open(socket_timeout=self.timeout, connect_timeout=self.timeout, name=name)
@@ -171,8 +172,9 @@ class RedisBackplane(Listening):
                 async with asyncio.timeout(_LEAVING):
                     await self.url.close(client)
 
-    async def _join(self) -> None:
-        """Takes or renews the lease; raises BackplaneLost."""
+    async def _join(self) -> Callable[[], None] | None:
+        """Takes or renews the lease; raises BackplaneLost. Gives what is to be called once Redis can be used, if it
+        has lost something."""
         keys = [self.key_state, self.key_workers, self.key_dead, self.key_all, self.inbox]
         values = [
             self.worker, _ms(self.lease), secrets.token_hex(8), self._writer.most_all, self.inboxes,
@@ -184,35 +186,43 @@ class RedisBackplane(Listening):
             self._reader.begin(int(newest), first=not before)
             if before:
                 self.rated(logging.WARNING, "emptied", "%s came back empty: what it kept is lost", self.url.shown)
-                self._gone()
+                return self._gone
         elif revived:
             # Told of as dead while it was only slow: what was for it is lost.
             self.rated(logging.WARNING, "revived", "this process was thought to be dead: it was too slow for its lease")
-            self._missed()
+            return self._missed
+        return None
 
     async def _keep_up(self) -> None:
         """Renews the lease; after a failure tries to reach Redis again."""
         pause = _FIRST_PAUSE
         while not self.leaving:
             if self._up.is_set():
-                await asyncio.sleep(self.lease / 3)
-            else:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self.lease / 3):
+                        await self._down.wait()
+            if not self._up.is_set():
                 await asyncio.sleep(pause * random.uniform(0.75, 1.25))
                 pause = min(pause * 2, _LONGEST_PAUSE)
             was_up = self._up.is_set()
             try:
                 if not was_up:
                     await self._hang_up()
-                await self._join()
+                lost = await self._join()
             except Exception as exc:  # whatever it is: the lease has to be renewed
                 self.lost(exc)
                 continue
             if was_up:
                 pause = _FIRST_PAUSE  # it has held for a while
-            if not was_up or not self._up.is_set():
+            found = not self._up.is_set()
+            if found:
                 self.rated(logging.WARNING, "found", "%s can be reached again", self.url.shown)
+                self._down.clear()
                 self._up.set()
                 self._work.set()
+            if lost is not None:
+                lost()
+            if found:
                 self._reachable(True)
 
     async def _hang_up(self) -> None:
@@ -226,6 +236,7 @@ class RedisBackplane(Listening):
         if not self._up.is_set():
             return
         self._up.clear()
+        self._down.set()
         text = self._text(exc)
         self.rated(logging.WARNING, "lost", "%s; trying again", text)
         self.queue.refuse(BackplaneLost(text))

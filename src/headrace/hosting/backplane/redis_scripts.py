@@ -114,16 +114,21 @@ return (not born or now - born < tonumber(ARGV[2])) and 1 or 0
 )
 
 SEND = Script(
-    _ADD
+    _NOW
+    + _ADD
     + """
--- KEYS state dead all; ARGV inbox-prefix most-all most-inbox inbox-ttl, then name and message each ('': to all)
-for i = 5, #ARGV, 2 do
+-- KEYS state workers dead all
+-- ARGV inbox-prefix most-all most-inbox inbox-ttl lease, then name and message each ('': to all)
+local born = redis.call('HGET', KEYS[1], 'born')
+local young = not born or now - born < tonumber(ARGV[5])
+for i = 6, #ARGV, 2 do
   local name = ARGV[i]
   if name == '' then
-    add(KEYS[3], 'all', ARGV[2], 'm', ARGV[i + 1])
+    add(KEYS[4], 'all', ARGV[2], 'm', ARGV[i + 1])
   elseif name == '!' then
-    add(KEYS[3], 'all', ARGV[2], 'g', ARGV[i + 1])
-  elseif not redis.call('ZSCORE', KEYS[2], name) then
+    add(KEYS[4], 'all', ARGV[2], 'g', ARGV[i + 1])
+  elseif redis.call('ZSCORE', KEYS[2], name) or (young and not redis.call('ZSCORE', KEYS[3], name)) then
+    -- Names may come from clients: nothing is kept for one that nobody has.
     local inbox = ARGV[1] .. name
     add(inbox, 'in:' .. name, ARGV[3], 'm', ARGV[i + 1])
     redis.call('PEXPIRE', inbox, ARGV[4])

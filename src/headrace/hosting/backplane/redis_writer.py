@@ -80,10 +80,11 @@ class Writer:
         if lost:
             messages.insert(0, Message("!", backplane.worker.encode()))
         if messages:
-            values: list[Any] = [backplane.inboxes, self.most_all, self.most_inbox, self.inbox_ms()]
+            lease = int(backplane.lease * 1000)
+            values: list[Any] = [backplane.inboxes, self.most_all, self.most_inbox, self.inbox_ms(), lease]
             for message in messages:
                 values += (message.worker, message.data)
-            keys = [backplane.key_state, backplane.key_dead, backplane.key_all]
+            keys = [backplane.key_state, backplane.key_workers, backplane.key_dead, backplane.key_all]
             calls.append((scripts.SEND, keys, values))
         for key, events in batch.logs.items():
             calls.append((scripts.APPEND, [backplane.log_key(key)], _appended(events)))
