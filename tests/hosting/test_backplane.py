@@ -141,7 +141,10 @@ def test_records_are_kept_touched_replaced_and_deleted(scene):
         assert not await a.backplane.touch("key", 60)
         assert not await a.backplane.put_part("key", "part", b"1")
         assert await a.backplane.parts("key") == {}
-        assert await a.backplane.put("key", b"again", 60, new=True)
+        assert await a.backplane.put("key", b"again", 60, new=True, parts={"x": b"1", "y": b""})
+        assert await b.backplane.parts("key") == {"": b"again", "x": b"1", "y": b""}
+        assert not await a.backplane.put("key", b"third", 60, new=True, parts={"z": b"1"})
+        assert await b.backplane.parts("key") == {"": b"again", "x": b"1", "y": b""}
 
     scene(body)
 

@@ -180,7 +180,7 @@ def test_nothing_is_kept_for_processes_that_there_are_not(lab):
         await a.backplane.flushed()
         await until(lambda: b.texts == [b"y"])
         assert {key for key in server.ask("KEYS", "*in:*")} <= {b.backplane.inbox.encode()}
-        assert len(server.ask("HKEYS", a.backplane.key_state)) == 5  # epoch, born, all, two inboxes
+        assert len(server.ask("HKEYS", a.backplane.key_state)) <= 5  # epoch, born, all, two inboxes
 
     lab(body)
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -102,9 +102,17 @@ class Backplane(ABC):
     # --- records ------------------------------------------------------------------------------------
 
     @abstractmethod
-    async def put(self, key: str, value: bytes, seconds: float, *, new: bool = False) -> bool:
-        """Keeps a value for so long, in place of the one before and all its parts; with ``new`` only where there is
-        none. Whether it was kept. Raises :class:`BackplaneLost`."""
+    async def put(
+        self,
+        key: str,
+        value: bytes,
+        seconds: float,
+        *,
+        new: bool = False,
+        parts: Mapping[str, bytes] | None = None,
+    ) -> bool:
+        """Keeps a value with its ``parts`` for so long, in place of what was there before; with ``new`` only where
+        there is nothing. Whether it was kept. Raises :class:`BackplaneLost`."""
 
     @abstractmethod
     async def get(self, key: str) -> bytes | None:

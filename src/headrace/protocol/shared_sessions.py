@@ -322,9 +322,9 @@ class SharedSessions(SessionStore):
         assert session.id is not None
         session.unsaved = False
         try:
-            if await self.backplane.put(session.record, session.render(), self._lifetime, new=True):
-                for name, value in session.parts().items():
-                    await self.backplane.put_part(session.record, name, value)
+            await self.backplane.put(
+                session.record, session.render(), self._lifetime, new=True, parts=session.parts()
+            )
             await self.backplane.count(_GROUP, session.id, self._lifetime)
         except BackplaneLost:
             session.unsaved = True

@@ -17,6 +17,8 @@ from headrace.hosting.backplane.base import Listening, new_name
 from headrace.protocol.backplane import BackplaneLost
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from headrace.limits import Limits
 
 __all__ = ("MemoryBackplane", "MemoryHub")
@@ -258,11 +260,19 @@ class MemoryBackplane(Listening):
             return None
         return found[1] if found is not None else None
 
-    async def put(self, key: str, value: bytes, seconds: float, *, new: bool = False) -> bool:
+    async def put(
+        self,
+        key: str,
+        value: bytes,
+        seconds: float,
+        *,
+        new: bool = False,
+        parts: Mapping[str, bytes] | None = None,
+    ) -> bool:
         with self.hub.lock:
             if self._record(key) is not None and new:
                 return False
-            self.hub.records[key] = (time.monotonic() + seconds, {"": value})
+            self.hub.records[key] = (time.monotonic() + seconds, {**(parts or {}), "": value})
             return True
 
     async def get(self, key: str) -> bytes | None:

@@ -13,7 +13,7 @@ import contextlib
 import logging
 import random
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -346,8 +346,19 @@ class RedisBackplane(Listening):
     def _record(self, key: str) -> str:
         return f"{self.prefix}:r:{key}"
 
-    async def put(self, key: str, value: bytes, seconds: float, *, new: bool = False) -> bool:
-        return bool(await self.run_script(scripts.PUT, [self._record(key)], [value, _ms(seconds), int(new)]))
+    async def put(
+        self,
+        key: str,
+        value: bytes,
+        seconds: float,
+        *,
+        new: bool = False,
+        parts: Mapping[str, bytes] | None = None,
+    ) -> bool:
+        values: list[Any] = [value, _ms(seconds), int(new)]
+        for name, part in (parts or {}).items():
+            values += (name, part)
+        return bool(await self.run_script(scripts.PUT, [self._record(key)], values))
 
     async def get(self, key: str) -> bytes | None:
         found: bytes | None = await self.perform(lambda client: client.hget(self._record(key), ""))

@@ -154,11 +154,12 @@ return 1
 
 PUT = Script(
     """
--- KEYS record; ARGV value ms new
+-- KEYS record; ARGV value ms new, then name and value of each part
 if ARGV[3] == '1' and redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
 redis.call('HSET', KEYS[1], '', ARGV[1]) -- first, as the one that is refused where memory is short
 redis.call('DEL', KEYS[1])
 redis.call('HSET', KEYS[1], '', ARGV[1])
+for i = 4, #ARGV, 2 do redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 return 1
 """
