@@ -39,7 +39,6 @@ cdef class RequestLink(Connection):
     cdef bint for_legacy(self, bytes target) except -1
     cdef object principal(self)
     cdef object look_up(self)
-    cdef object wanted(self)
     cdef object find_session(self)
     cdef int know(self, object session, bytes version) except -1
     cdef int forget(self) except -1

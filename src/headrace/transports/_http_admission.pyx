@@ -35,7 +35,6 @@ __all__ = ("RequestLink",)
 
 cdef enum:
     MAX_SKIP = 256 * 1024    # a refused body up to this size is read away, else the connection ends
-    LONGEST_ID = 128         # of sessions that are looked up
     KEPT_VALUE = 512         # longer header values are not remembered by a link
 
     B_HOST = 1 << HR_H_HOST
@@ -216,21 +215,6 @@ cdef class RequestLink(Connection):
         if ep.sealed or ep.looks_up or ep.tells_apart:
             return ep.sessions.find(id, self.principal())
         return ep.by_id.get(id)
-
-    cdef object wanted(self):
-        """(id, method, version) of the session that has to be looked up for this request, or None."""
-        cdef Endpoint ep = self.endpoint
-        cdef hr_head *h = &self.head
-        cdef bytes id, version
-        if not h.seen & B_SESSION or h.duplicate & B_SESSION or h.known[HR_H_MCP_SESSION_ID].n > LONGEST_ID:
-            return None
-        version = known_bytes(h, HR_H_MCP_PROTOCOL_VERSION) or None
-        if version is not None and version not in ep.handshakes:
-            return None
-        id = known_bytes(h, HR_H_MCP_SESSION_ID)
-        if h.method != HR_M_DELETE and ep.sessions.at_hand(id):
-            return None
-        return id, PyBytes_FromStringAndSize(h.verb.p, <Py_ssize_t>h.verb.n), version
 
     cdef object find_session(self):
         """The session that a GET or DELETE names, or None: then it is answered (HN-01, HO-31, HO-32)."""

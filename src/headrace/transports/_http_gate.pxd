@@ -28,6 +28,7 @@ cdef class GateLink(RequestLink):
     cdef bint passed                     # the head is judged once more, this time as admitted
     cdef bint patient                    # the end of input does not cancel it (HO-08)
 
+    cdef object wanted(self)
     cdef int store(self, const char *p, Py_ssize_t n) except -1
     cdef int drop_stored(self) except -1
     cdef int stop_waiting(self) except -1

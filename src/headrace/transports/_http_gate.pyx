@@ -22,6 +22,9 @@ from headrace.wire._http1 cimport header_list, known_bytes
 
 __all__ = ("GateLink",)
 
+cdef enum:
+    LONGEST_ID = 128         # of sessions that are looked up
+
 cdef str NOT_REACHED = "what the processes of this server share cannot be reached now: try again"
 
 
@@ -98,6 +101,24 @@ cdef class GateLink(RequestLink):
         self.since = ep.tick
         found.add_done_callback(self.admitted)
         return 0
+
+    cdef object wanted(self):
+        """(id, method, version) of the session that has to be looked up for this request, or None."""
+        cdef Endpoint ep = self.endpoint
+        cdef hr_head *h = &self.head
+        cdef bytes id, version
+        if (
+            not h.seen >> HR_H_MCP_SESSION_ID & 1 or h.duplicate >> HR_H_MCP_SESSION_ID & 1
+            or h.known[HR_H_MCP_SESSION_ID].n > LONGEST_ID
+        ):
+            return None
+        version = known_bytes(h, HR_H_MCP_PROTOCOL_VERSION) or None
+        if version is not None and version not in ep.handshakes:
+            return None
+        id = known_bytes(h, HR_H_MCP_SESSION_ID)
+        if h.method != HR_M_DELETE and ep.sessions.at_hand(id):
+            return None
+        return id, PyBytes_FromStringAndSize(h.verb.p, <Py_ssize_t>h.verb.n), version
 
     cdef int afford(self) except -1:
         """Takes the request out of the rate of its caller, where there is one. 1: it may go on; 0: it is refused."""
