@@ -17,6 +17,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from hosting.redis_support import redis_server
 from test_cli_front import ACTIVATE, CALL, HEADERS
 
 from interop.front_support import DEPLOY, deployed
@@ -65,9 +66,26 @@ def get(url, **headers):
         return exc.code
 
 
-def call(url, host):
-    with urllib.request.urlopen(urllib.request.Request(url, CALL, HEADERS | {"Host": host}), timeout=20) as answer:
+def post(url, body, **headers):
+    return urllib.request.urlopen(urllib.request.Request(url, body, HEADERS | {"Host": "mcp.example.com"} | headers), timeout=20)
+
+
+def call(url, host, **headers):
+    with post(url, CALL, Host=host, **headers) as answer:
         return json.load(answer)["result"]["content"][0]["text"]
+
+
+def open_session(url):
+    """A handshake of 2025-11-25; gives the session id."""
+    params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "pod", "version": "1"}}
+    opening = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
+    said = {"MCP-Protocol-Version": "2025-11-25"}
+    with post(url, json.dumps(opening).encode(), **said) as answer:
+        sid = answer.headers["Mcp-Session-Id"]
+    note = json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"}).encode()
+    with post(url, note, **said, **{"Mcp-Session-Id": sid}) as answer:
+        assert answer.status == 202
+    return sid
 
 
 def setting(text, name):
@@ -206,8 +224,8 @@ def yaml_of(text):
 
 
 def test_the_pod_starts_and_is_probed(app):
-    """The arguments of the pod run, and its probes are asked by its address, as a kubelet does: alive and ready, and
-    not ready any more once it drains."""
+    """The arguments of the pod run, twice, and a session of one goes on in the other. The probes are asked by address,
+    as a kubelet asks them."""
     deployment, service = yaml_of((DEPLOY / "kubernetes.yaml").read_text())
     pod = deployment["spec"]["template"]["spec"]
     [container] = pod["containers"]
@@ -217,12 +235,19 @@ def test_the_pod_starts_and_is_probed(app):
     drain = int(settings["drain-timeout"])
     pause = int(container["lifecycle"]["preStop"]["exec"]["command"][1])
     assert pod["terminationGracePeriodSeconds"] > drain + pause
-    metrics = free_port()
-    changes = {"http": "127.0.0.1:0", "metrics": f"127.0.0.1:{metrics}", "backplane": None}
-    settings |= changes
-    args = [f"--{name}={value}" for name, value in settings.items() if value is not None]
-    with started([*HEADRACE, "serve", app, *args], {"HEADRACE_SECRET": "s" * 43}) as (_, lines):
-        url = next(re.search(r"http://[\d.:]+(?=/mcp)", line)[0] for line in lines if "/mcp" in line)
+    [secret] = [each["name"] for each in container["env"]]
+    with contextlib.ExitStack() as stack:
+        redis = stack.enter_context(redis_server())
+        urls = []
+        for _ in range(2):
+            metrics = free_port()
+            settings |= {"http": "127.0.0.1:0", "metrics": f"127.0.0.1:{metrics}", "backplane": redis.url}
+            args = [f"--{name}={value}" for name, value in settings.items()]
+            _, lines = stack.enter_context(started([*HEADRACE, "serve", app, *args], {secret: "s" * 43}))
+            urls.append(re.search(r"http://[\d.:]+(?=/mcp)", lines[-1])[0])
+        url, other = urls
+        sid = open_session(url + "/mcp")
+        assert call(other + "/mcp", "mcp.example.com", **{"Mcp-Session-Id": sid, "MCP-Protocol-Version": "2025-11-25"}) == "hi"
         for probe in ("livenessProbe", "readinessProbe", "startupProbe"):
             asked = container[probe]["httpGet"]
             assert asked["port"] == "http"
