@@ -1,6 +1,7 @@
 """Workers are replaced while clients call: nothing is refused, nothing fails."""
 
 import asyncio
+import importlib.util
 import os
 import signal
 import threading

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -60,6 +61,14 @@ class Guest:
     def set_limits(self, limits: Limits) -> None:
         """Replaces the bounds before it is served."""
         self.limits = limits
+
+    @property
+    def stateless(self) -> bool:
+        """Whether its own settings say that it has no HTTP sessions."""
+        settings = [getattr(self._server, "settings", None)]
+        if self._kind.extra == "fastmcp":
+            settings.append(getattr(sys.modules.get("fastmcp"), "settings", None))
+        return any(getattr(each, "stateless_http", False) is True for each in settings)
 
     @property
     def sessions_stay(self) -> str:

@@ -102,6 +102,7 @@ class Supervisor:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._replacing = asyncio.Lock()
         self._rolls = 0
+        self._up = False
         self._stopping = asyncio.Event()
         self._failure: StartFailed | None = None
         for kind, handler in (("took", self._took), ("leaving", self._leaves), ("back", self._back),
@@ -140,6 +141,9 @@ class Supervisor:
         try:
             await self._start_all()
             if not self.stopping:
+                self._up = True
+                if self._rolls:
+                    self._task(self._roll())  # asked for while the first ones started
                 first = self.current.get(0) or next(iter(self.current.values()))
                 on_ready(first.name, first.addresses)
             await self._stopping.wait()
@@ -165,10 +169,10 @@ class Supervisor:
     def roll(self) -> None:
         """Replaces the workers one by one: a new one is ready before the old one drains. Once more when it is called
         meanwhile."""
-        if self.stopping or len(self.current) == 0:
+        if self.stopping:
             return
         self._rolls += 1
-        if self._rolls == 1:
+        if self._rolls == 1 and self._up:
             self._task(self._roll())
 
     @contextlib.contextmanager
@@ -278,7 +282,7 @@ class Supervisor:
             stopping.cancel()
             if not getting.done():
                 getting.cancel()
-        if getting.done() and not getting.cancelled() and getting.result():
+        if getting.done() and not getting.cancelled() and getting.result() and worker.alive:
             self._failed_starts = 0
             return True
         if worker.alive and not self.stopping:

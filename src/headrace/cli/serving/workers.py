@@ -91,7 +91,8 @@ class _Workers(Group):
         options = plan.options
         if plan.worker is None:
             return
-        if isinstance(plan.server, Guest) and options["workers"] > 1 and options["http"] and not options["stateless"]:
+        several = isinstance(plan.server, Guest) and options["workers"] > 1 and options["http"]
+        if several and not (options["stateless"] or plan.server.stateless):
             raise plan.wrong("workers", f"{options['workers']}: {plan.server.sessions_stay}; say --stateless as well")
         if options["max_requests"] is not None:
             plan.worker.max_requests = options["max_requests"] + random.randint(0, options["max_requests_jitter"])
