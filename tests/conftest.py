@@ -27,6 +27,7 @@ CAP = 30.0  # seconds one test may spend on its loop
 
 # Files that keep a worker busy for long go first, the longest in front, so that all workers end at about the same time.
 LONG = (
+    "hosting/test_supervisor_roll.py", "hosting/test_supervisor",
     "interop/test_fastmcp_hosting.py", "interop/test_fastmcp_hosting_faults.py", "interop/test_sdk1_hosting.py",
     "interop/test_conformance.py", "unit/test_cli.py", "interop/test_sdk_client_trials.py",
     "interop/test_first_generation.py", "interop/test_serve_guests.py", "test_instructions.py",

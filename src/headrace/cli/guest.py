@@ -78,9 +78,7 @@ class Guest:
     def check(self, options: dict[str, Any], typed: set[str]) -> None:
         """Raises click.UsageError for what cannot be had for this kind of server."""
         if "sealed_sessions" in typed:
-            raise click.UsageError(
-                f"--sealed-sessions: {self.sessions_stay}; use --stateless"
-            )
+            raise click.UsageError(f"--sealed-sessions: {self.sessions_stay}; use --stateless")
 
     async def serve(
         self, *, http: Any, unix: Any, tcp: Any, claimed: Any, on_ready: Callable[[list[str]], Any], **options: Any

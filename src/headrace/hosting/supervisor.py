@@ -12,7 +12,7 @@ import contextlib
 import os
 import secrets
 import signal
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from headrace.hosting.acceptor import Acceptor
@@ -174,36 +174,6 @@ class Supervisor:
         self._rolls += 1
         if self._rolls == 1 and self._up:
             self._task(self._roll())
-
-    @contextlib.contextmanager
-    def signals(self) -> Iterator[None]:
-        """SIGTERM and SIGINT end all of it, a second one at once and in the signal's own way; SIGHUP replaces the
-        workers, or ends all where the terminal is gone. For the main thread."""
-        at_terminal = _terminal()
-
-        def end(signum: int) -> None:
-            if not self.stopping:
-                self.stop()
-                return
-            self.kill()
-            self._unlink()
-            signal.signal(signum, signal.SIG_DFL)
-            os.kill(os.getpid(), signum)
-
-        def hang_up() -> None:
-            if at_terminal and not _terminal():
-                self.stop()
-            else:
-                self.roll()
-
-        self._loop.add_signal_handler(signal.SIGINT, end, signal.SIGINT)
-        self._loop.add_signal_handler(signal.SIGTERM, end, signal.SIGTERM)
-        self._loop.add_signal_handler(signal.SIGHUP, hang_up)
-        try:
-            yield
-        finally:
-            for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                self._loop.remove_signal_handler(signum)
 
     async def _start_all(self) -> None:
         """One worker first: what keeps the server from starting is told once, and before anything listens."""
@@ -492,12 +462,3 @@ def _directory() -> str | None:
         return name if os.path.samefile(name, ".") else None
     except OSError:
         return None
-
-
-def _terminal() -> bool:
-    """Whether standard input is a terminal that is still there."""
-    try:
-        os.tcgetpgrp(0)
-    except OSError:
-        return False
-    return True

@@ -31,6 +31,7 @@ def supervise(plan: Plan, groups: Sequence[Group]) -> int:
     from headrace.errors import UsageError
     from headrace.hosting.binding import bind
     from headrace.hosting.supervisor import StartFailed, Supervisor
+    from headrace.hosting.supervisor_signals import signals
     from headrace.limits import DEFAULT
     from headrace.transports.run import loop_factory
 
@@ -60,7 +61,7 @@ def supervise(plan: Plan, groups: Sequence[Group]) -> int:
             on_stop=stopping,
             say=complain,
         )
-        with supervisor.signals():
+        with signals(supervisor):
             async with contextlib.AsyncExitStack() as stack:
                 for group in groups:
                     await stack.enter_async_context(group.around_workers(plan, supervisor))

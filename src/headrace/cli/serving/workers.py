@@ -91,9 +91,9 @@ class _Workers(Group):
         options = plan.options
         if plan.worker is None:
             return
-        several = isinstance(plan.server, Guest) and options["workers"] > 1 and options["http"]
-        if several and not (options["stateless"] or plan.server.stateless):
-            raise plan.wrong("workers", f"{options['workers']}: {plan.server.sessions_stay}; say --stateless as well")
+        guest = plan.server if isinstance(plan.server, Guest) and options["http"] else None
+        if guest is not None and options["workers"] > 1 and not (options["stateless"] or guest.stateless):
+            raise plan.wrong("workers", f"{options['workers']}: {guest.sessions_stay}; say --stateless as well")
         if options["max_requests"] is not None:
             plan.worker.max_requests = options["max_requests"] + random.randint(0, options["max_requests_jitter"])
         if options["pin_cpus"]:
