@@ -70,16 +70,18 @@ class Worker(Site):
 
 
 @contextlib.asynccontextmanager
-async def machines(make, count=2, limits=None, **options):
-    """``count`` servers; ``make()`` makes the backplane of one."""
+async def machines(make, count=2, limits=None, kind=Worker, prepare=None, **options):
+    """``count`` servers of a ``kind``; ``make()`` makes the backplane of one, ``prepare(app)`` adds to its server."""
     async with contextlib.AsyncExitStack() as stack:
         found = []
         for _ in range(count):
             app = shared_server(limits)
             app.set_backplane(make())
+            if prepare is not None:
+                prepare(app)
             await stack.enter_async_context(app.running())
             listener = await serve_http(app, host="127.0.0.1", port=0, **options)
-            found.append(Worker(app, listener))
+            found.append(kind(app, listener))
         try:
             yield found
         finally:

@@ -89,7 +89,8 @@ cdef class RelayExchange(HttpExchange):
             return self.answer_error(status, code, text)
         keep = self.keep_alive()
         self.link.endpoint.runtime.refused("backplane")
-        put_rpc_error(self.link.endpoint, self.link.queue(), status, code, text, None, self.extra or b"", not keep, False)
+        put_rpc_error(
+            self.link.endpoint, self.link.queue(), status, code, text, None, self.extra or b"", not keep, False)
         return self.end()
 
     # --- what a follower calls ----------------------------------------------------------------------
