@@ -129,6 +129,10 @@ class Hosted:
         except FileNotFoundError:
             return []
 
+    def said(self, text):
+        """How often the log says so."""
+        return sum(text in line for line in self.log)
+
     async def all_up(self, count):
         """Waits until there are so many workers."""
         async with asyncio.timeout(START):

@@ -92,7 +92,7 @@ async def sessions_outlive_workers(*, sessions=200, calls=20, workers=4, pause=0
                 wrong.append(str(exc))
             else:
                 seen["calls answered"] += 1
-                answered_by.add(result["structuredContent"])
+                answered_by.add(result["content"][0]["text"])
 
     async with Redis() as redis, Hosted("--workers", str(workers), "--backplane", redis.url) as hosted:
         await hosted.all_up(workers)
@@ -273,9 +273,9 @@ async def rolling_restart_fails_nothing(*, rate=1000, seconds=8.0, workers=2, cl
             seen["failures"] += 1
             wrong.append(repr(exc))
 
-    async def short(url, until):
+    async def short(url, done):
         """A new client, thus a new connection, every time."""
-        while time.monotonic() < until:
+        while not done.is_set():
             try:
                 async with connect(url, revision="2026-07-28") as client:
                     await call(client)
@@ -291,34 +291,38 @@ async def rolling_restart_fails_nothing(*, rate=1000, seconds=8.0, workers=2, cl
         ]
         before = set(hosted.workers)
         begun = time.monotonic()
-        until = begun + seconds
-        roll_at = [begun + seconds * (n + 0.5) / (rolls + 0.5) for n in range(rolls)]
+        least = begun + seconds
+        done = asyncio.Event()
+        rolled = sent = 0
         async with asyncio.TaskGroup() as group:
-            group.create_task(short(hosted.url, until))
-            sent = 0
-            while (now := time.monotonic()) < until:
-                if roll_at and now >= roll_at[0]:
-                    roll_at.pop(0)
+            group.create_task(short(hosted.url, done))
+            while not done.is_set():
+                now = time.monotonic()
+                if rolled < rolls and now - begun > 0.5 and hosted.said("were replaced") == rolled:
+                    rolled += 1
                     hosted.signal(signal.SIGHUP)
+                elif (now > least and hosted.said("were replaced") == rolls) or now > begun + 90:
+                    done.set()
                 due = int((now - begun) * rate)
                 while sent < due:
                     group.create_task(call(connected[sent % clients]))
                     sent += 1
                 await asyncio.sleep(0.005)
+        took = time.monotonic() - begun
         left = set(hosted.workers) & before
     outcome.counts = {
-        "rolls": rolls, "calls answered": seen["calls answered"], "failures": seen["failures"],
-        "processes that answered": len(pids), "calls a second": round(seen["calls answered"] / seconds),
+        "rolls": hosted.said("were replaced"), "calls answered": seen["calls answered"], "failures": seen["failures"],
+        "processes that answered": len(pids), "calls a second": round(seen["calls answered"] / took),
     }  # fmt: skip
-    outcome.hold(not left, "workers were not replaced")
+    outcome.hold(not left and outcome.counts["rolls"] == rolls, "workers were not replaced")
     outcome.hold(len(pids) >= workers * (rolls + 1), "not every generation of workers answered")
     outcome.hold(not wrong, f"failures: {wrong[:5]}")
     return outcome
 
 
-async def redis_may_go(*, outage=5.0, workers=2, clients=8):
+async def redis_may_go(*, outage=5.0, workers=2, clients=8, measured=True):
     """Redis is killed for some seconds under load: plain calls go on, the rest fails clearly and comes back by itself,
-    and nothing acknowledged is lost."""
+    and nothing acknowledged is lost. `measured`: throughput must hold, too."""
     outcome = Outcome()
     seen = collections.Counter()
     wrong = []
@@ -368,8 +372,7 @@ async def redis_may_go(*, outage=5.0, workers=2, clients=8):
             group.create_task(new_sessions(hosted.port, stop, down))
             handles = [await client.start_tool("job", {"number": n, "ms": 20}) for n in range(50)]
             running = [await client.start_tool("job", {"number": n, "ms": 1000 * (outage + 4)}) for n in range(10)]
-            for handle in handles:
-                await handle.wait()
+            await asyncio.gather(*(handle.wait() for handle in handles))
             left = await Session(hosted.port).open()
             first = await left.begin("count", to=10, ms=(outage + 4) * 100, most=2)
             await asyncio.sleep(1.0)
@@ -405,7 +408,7 @@ async def redis_may_go(*, outage=5.0, workers=2, clients=8):
         "events of a stream left": len(steps),
         "tasks that ran through": sum(value == n * n for n, value in enumerate(ended)),
     }  # fmt: skip
-    outcome.hold(without >= 0.95 * normal, f"plain calls fell to {without / normal:.0%}")
+    outcome.hold(not measured or without >= 0.95 * normal, f"plain calls fell to {without / normal:.0%}")
     outcome.hold(kept == [n * n for n in range(50)], "results of tasks were lost")
     outcome.hold(ended == [n * n for n in range(10)], "tasks that ran meanwhile were lost")
     outcome.hold(whole and steps == list(range(1, 11)), f"events of a stream that was left before are missing: {steps}")
