@@ -450,6 +450,8 @@ def test_a_failure_to_start_is_said_in_the_format_too(tmp_path):
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert "cannot be served" in json.loads(line)["message"]
+    done = serve(tmp_path, "--log-format", "json", "--path", "/x")
+    assert done.returncode == 2 and "--path" in json.loads(done.stderr)["message"]
 
 
 def test_wrong_values(tmp_path):

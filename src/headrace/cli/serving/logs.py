@@ -16,6 +16,12 @@ from headrace.cli.serving.plan import Group, Plan
 __all__ = ("group", "logging_to_stderr")
 
 
+def _speak(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """Before anything else is looked at: what the command says of itself is in the format, too."""
+    complain_as(_as_json if value == "json" else None)
+    return value
+
+
 class _Logs(Group):
     options = (
         click.option(
@@ -28,14 +34,13 @@ class _Logs(Group):
         click.option(
             "--log-format",
             type=click.Choice(["plain", "json"]),
+            is_eager=True,
+            callback=_speak,
             help="Log lines that say of which request they are, as text or as JSON.",
         ),
         click.option("--access-log", is_flag=True, help="One line on stderr for each request, in the same format."),
         click.option("--traceback", "with_traceback", is_flag=True, help="Show tracebacks of failures."),
     )
-
-    def check(self, plan: Plan) -> None:
-        complain_as(_as_json if plan.options["log_format"] == "json" else None)
 
     def prepare(self, plan: Plan) -> None:
         from headrace.cli.guest import AsgiGuest
