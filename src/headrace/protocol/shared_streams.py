@@ -105,6 +105,7 @@ class SharedStreams:
         """The session has ended, or this process forgets it."""
         if self.sessions.get(session.tag) is session:
             del self.sessions[session.tag]
+        session._remote = None  # it leads back here
 
     def leave(self, session: StreamSharing) -> None:
         """This process forgets the session, which goes on elsewhere: its streams end here, and nothing of what is
