@@ -474,3 +474,19 @@ def test_an_initialize_that_says_too_much_cannot_be_kept(run):
         assert len(a.sessions) == 0 and hub.records == {}
 
     scene(run, body)
+
+
+def test_a_principal_that_cannot_be_told_is_500_and_the_connection_goes_on(run):
+    def principal_of(fields):
+        if b"x-bad" in dict(fields):
+            raise ValueError("secret")
+        return None
+
+    async def body(hub, a, b):
+        sid = await a.begin()
+        peer = await b.connect()
+        answer = await peer.ask(b.legacy_call(sid, "echo", {"text": "x"}, x_bad="1"))
+        assert answer.status == 500 and "secret" not in answer.body.decode()
+        assert (await peer.ask(b.legacy_call(sid, "echo", {"text": "x"}))).status == 200
+
+    scene(run, body, principal_of=principal_of)

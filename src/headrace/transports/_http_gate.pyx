@@ -83,9 +83,9 @@ cdef class GateLink(RequestLink):
             return 0
         elif wanted is None:
             return 1
-        else:
-            coro = look_up(ep.sessions, wanted, self.principal())
         try:
+            if ep.authenticate is None:
+                coro = look_up(ep.sessions, wanted, self.principal())
             found = ep.runtime.starter.start(coro, &finished)
         except (SystemExit, KeyboardInterrupt):
             raise
