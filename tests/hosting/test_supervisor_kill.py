@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from hosting.processes import APP, Caller, eventually, serving
+from hosting.processes import APP, Caller, eventually, seized, serving
 
 
 @pytest.fixture
@@ -104,6 +104,20 @@ def test_a_worker_that_does_not_take_connections_gets_no_more(app):
         time.sleep(0.6)
         answers = {it.caller().call() for _ in range(6)}
         assert answers == set(it.workers) - {blocked}
+
+
+def test_a_worker_that_hangs_is_replaced_where_that_is_wanted(app):
+    with serving(
+        "app.py", "--http", "127.0.0.1:0", "--workers", "2", "--hang-timeout", "1", "--grace", "0.3", cwd=app
+    ) as it:
+        workers = it.workers
+        it.caller().send("seize")
+        [hung] = eventually(lambda: seized(app))
+        it.line(rf"worker \d \(pid {hung}\) has not turned its loop for 1 s and is killed \(--hang-timeout\)")
+        it.line(rf"worker \d \(pid {hung}\) was ended by SIGKILL; another takes its place")
+        eventually(lambda: len(it.children) == 2 and hung not in it.children)
+        assert set(workers) - {hung} <= set(it.children)
+        assert it.stop() == 0
 
 
 def test_while_no_worker_is_there_connections_wait(app):

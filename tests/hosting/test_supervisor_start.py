@@ -61,6 +61,8 @@ def failure(*arguments, cwd, status, env=None):
         (("--max-requests", "0", "--workers", "2", "--http", "0"), "--max-requests.*0 is not in the range x>=1"),
         (("--max-requests-jitter", "5", "--workers", "2", "--http", "0"), "--max-requests-jitter is for --max-requests"),
         (("--pin-cpus", "--http", "0"), "--pin-cpus is for several processes"),
+        (("--hang-timeout", "5", "--http", "0"), "--hang-timeout is for several processes: say --workers N as well"),
+        (("--hang-timeout", "soon", "--workers", "2", "--http", "0"), "--hang-timeout.*'soon' is not a valid float"),
         (("--start-timeout", "0", "--workers", "2", "--http", "0"), "--start-timeout.*0.* is not in the range"),
     ],
 )

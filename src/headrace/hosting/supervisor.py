@@ -31,6 +31,8 @@ _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 30.0
 _MOST_STARTS = 5
 """Starts in a row that fail, while no worker serves, before all of it ends."""
+_QUESTIONS = 5
+"""Within the time that a loop may be blocked."""
 _TRY_AGAIN = 30.0
 """Seconds until a worker that has served its share is replaced, when its replacement did not start."""
 
@@ -52,6 +54,7 @@ class Supervisor:
     :param bound: see :func:`headrace.hosting.binding.bind`.
     :param grace: seconds that a worker has to answer what is in flight when it ends.
     :param start_timeout: seconds within which a worker has to be ready.
+    :param hang_timeout: seconds without a turn of its loop after which a worker is killed; None: never.
     :param environment: variables for the workers, beside those of this process.
     :param on_stop: called once when all of it begins to end.
     :param say: is told what happens, in lines.
@@ -65,6 +68,7 @@ class Supervisor:
         *,
         grace: float = 5.0,
         start_timeout: float = 120.0,
+        hang_timeout: float | None = None,
         environment: Mapping[str, str] | None = None,
         on_stop: Callable[[], object] | None = None,
         say: Callable[[str], None] = print,
@@ -86,6 +90,7 @@ class Supervisor:
         self._places = [each.place for each in bound]
         self._grace = grace
         self._start_timeout = start_timeout
+        self._hang_timeout = hang_timeout
         self._environment = dict(environment or {})
         if not os.environ.get(SECRET_VARIABLE):
             self._environment.setdefault(SECRET_VARIABLE, secrets.token_urlsafe(32))
@@ -106,7 +111,7 @@ class Supervisor:
         self._stopping = asyncio.Event()
         self._failure: StartFailed | None = None
         for kind, handler in (("took", self._took), ("leaving", self._leaves), ("back", self._back),
-                              ("full", self._full), ("bye", self._count), ("named", self._named)):  # fmt: skip
+                              ("full", self._full), ("pong", self._pong), ("bye", self._count), ("named", self._named)):  # fmt: skip
             self.on(kind, handler)
 
     # --- for others ---------------------------------------------------------------------------------
@@ -144,6 +149,8 @@ class Supervisor:
                 self._up = True
                 if self._rolls:
                     self._task(self._roll())  # asked for while the first ones started
+                if self._hang_timeout is not None:
+                    self._task(self._watch_loops(self._hang_timeout))
                 first = self.current.get(0) or next(iter(self.current.values()))
                 on_ready(first.name, first.addresses)
             await self._stopping.wait()
@@ -406,6 +413,22 @@ class Supervisor:
             del self.current[worker.index]
             self._another(worker.index)
             self._task(self._ended([worker]))
+
+    def _pong(self, worker: WorkerProcess, fields: dict[str, Any]) -> None:
+        worker.silent = 0
+
+    async def _watch_loops(self, timeout: float) -> None:
+        """Kills workers whose loop does not turn. Questions are counted, not seconds: this process may have been
+        stopped itself."""
+        while not self.stopping:
+            for worker in self.serving:
+                if worker.silent >= _QUESTIONS:
+                    self._say(f"{worker} has not turned its loop for {timeout:g} s and is killed (--hang-timeout)")
+                    worker.kill()
+                else:
+                    worker.silent += 1
+                    worker.line.send("ping")
+            await asyncio.sleep(timeout / _QUESTIONS)
 
     def _full(self, worker: WorkerProcess, fields: dict[str, Any]) -> None:
         self._task(self._relieve(worker))

@@ -2,9 +2,9 @@
 
 It binds no address. Its line to the supervisor brings connections, and word to end; the death of the supervisor ends it
 in the same orderly way. Messages from the supervisor: ``take`` (connections), ``retire`` (another goes on: idle
-connections are handed back), ``stop`` (nobody goes on). From the worker: ``ready``, ``took`` (``n`` more of
+connections are handed back), ``stop`` (nobody goes on), ``ping``. From the worker: ``ready``, ``took`` (``n`` more of
 those given, ``c`` connections ended, ``r`` requests so far), ``full`` (it has served its share), ``leaving`` (it takes
-no more), ``back`` (a connection that is idle).
+no more), ``back`` (a connection that is idle), ``pong``.
 """
 
 from __future__ import annotations
@@ -114,6 +114,7 @@ class Worker:
         line.on("take", self._take)
         line.on("retire", self._retire)
         line.on("stop", self._end)
+        line.on("ping", self._ping)
         _watch(self._sock, grace)
         try:
             yield self
@@ -215,6 +216,10 @@ class Worker:
     def _full(self) -> None:
         if self.line is not None and not self._leaving:
             self.line.send("full")
+
+    def _ping(self, fields: dict[str, Any]) -> None:
+        if self.line is not None:
+            self.line.send("pong")
 
     def _retire(self, fields: dict[str, Any]) -> None:
         self._stopped()

@@ -57,6 +57,8 @@ class WorkerProcess:
         self.addresses: list[str] = []
         self.grace = 0.0
         """Seconds that it needs to drain."""
+        self.silent = 0
+        """Questions in a row whether its loop turns that it has not answered."""
         self.figures = Figures(processes=1)
         self.started = time.monotonic()
         self.ended = asyncio.Event()

@@ -58,6 +58,7 @@ def supervise(plan: Plan, groups: Sequence[Group]) -> int:
             bound,
             grace=limits.drain_timeout,
             start_timeout=options["start_timeout"],
+            hang_timeout=options["hang_timeout"],
             on_stop=stopping,
             say=complain,
         )

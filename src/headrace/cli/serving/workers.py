@@ -63,12 +63,18 @@ class _Workers(Group):
             show_default=True,
             help="Within which a worker has to be ready.",
         ),
+        click.option(
+            "--hang-timeout",
+            metavar="SECONDS",
+            type=click.FloatRange(0, 86_400, min_open=True),
+            help="Kill and replace a worker whose event loop is blocked for so long; never by default.",
+        ),
     )
 
     def check(self, plan: Plan) -> None:
         options = plan.options
         if options["workers"] is None:
-            for name in ("max_requests", "max_requests_jitter", "pin_cpus", "start_timeout"):
+            for name in ("max_requests", "max_requests_jitter", "pin_cpus", "start_timeout", "hang_timeout"):
                 if plan.typed(name) and plan.worker is None:
                     raise plan.wrong(name, "is for several processes: say --workers N as well")
             return
