@@ -110,8 +110,15 @@ class Supervisor:
         self._up = False
         self._stopping = asyncio.Event()
         self._failure: StartFailed | None = None
-        for kind, handler in (("took", self._took), ("leaving", self._leaves), ("back", self._back),
-                              ("full", self._full), ("pong", self._pong), ("bye", self._count), ("named", self._named)):  # fmt: skip
+        for kind, handler in (
+            ("took", self._took),
+            ("leaving", self._leaves),
+            ("back", self._back),
+            ("full", self._full),
+            ("pong", self._pong),
+            ("bye", self._count),
+            ("named", self._named),
+        ):
             self.on(kind, handler)
 
     # --- for others ---------------------------------------------------------------------------------

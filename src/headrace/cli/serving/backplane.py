@@ -45,14 +45,6 @@ class _Backplane(Group):
             for name in ("backplane_optional", "backplane_prefix"):
                 if plan.typed(name):
                     raise plan.wrong(name, "is for --backplane URL")
-            if several and plan.worker is None:
-                # The supervisor, so that it is said once.
-                complain(
-                    "warning: several workers without --backplane: HTTP session ids carry their sessions, and no "
-                    "subscriptions, questions to clients and tasks are offered"
-                    if not options["stateless"]
-                    else "warning: several workers without --backplane: no subscriptions and tasks are offered"
-                )
             return
         if plan.on_stdio:
             raise plan.wrong("backplane", "is for servers on sockets: say --http HOST:PORT as well, or --unix or --tcp")
@@ -89,7 +81,16 @@ class _Backplane(Group):
                 plan.http["sealed_sessions"] = True
 
     def ready(self, plan: Plan, addresses: list[str]) -> None:
-        """The supervisor learns what this worker is called among the processes, for when it dies."""
+        """The supervisor learns what this worker is called among the processes, for when it dies; and says once what
+        workers that share nothing cannot do."""
+        options = plan.options
+        if plan.supervisor is not None and options["backplane"] is None and options["workers"] > 1:
+            complain(
+                "warning: several workers without --backplane: HTTP session ids carry their sessions, and no "
+                "subscriptions, questions to clients and tasks are offered"
+                if not options["stateless"]
+                else "warning: several workers without --backplane: no subscriptions and tasks are offered"
+            )
         backplane = getattr(plan.server, "backplane", None)
         if backplane is not None and plan.worker is not None and plan.worker.line is not None:
             plan.worker.line.send("named", worker=backplane.worker)
