@@ -17,26 +17,30 @@ IDLE = 2.0
 """Seconds until the server forgets a session that nobody uses, and what the measurements wait for."""
 MEMORY = 6 * 1024
 """Kilobytes that a worker may have grown by, and a tenth of what it had: allocators keep some of what they got."""
+REDIS = 40
+"""Connections to Redis that a worker may have: it opens them as it needs them, and keeps them."""
 LEVEL = ("descriptors", "threads", "tasks", "sessions", "listens", "in flight")
 
 
-async def states(url):
-    """What each worker holds, by process id."""
+async def states(url, redis_port):
+    """What each worker holds, by process id; connections to Redis apart."""
     found = {}
     async with asyncio.timeout(60):
         while len(found) < WORKERS:
             async with connect(url, revision="2026-07-28") as client:
                 state = (await client.call_tool("state")).structured_content
+                state["to redis"] = sum(n for kind, n in state["kinds"].items() if kind.endswith(f" from {redis_port}"))
+                state["descriptors"] -= state["to redis"]
                 found[state["pid"]] = state
     return found
 
 
-async def settled(url):
+async def settled(url, redis_port):
     """The states once nothing changes any more, or after a while."""
     last = None
     for _ in range(20):
         await asyncio.sleep(IDLE / 2)
-        now = await states(url)
+        now = await states(url, redis_port)
         level = {pid: [state[name] for name in LEVEL] for pid, state in now.items()}
         if level == last:
             break
@@ -57,8 +61,10 @@ async def run(seconds):
             "--body-timeout",
             "2",
         ]
+        redis_port = 0
         if Redis.installed():
             redis = await stack.enter_async_context(Redis())
+            redis_port = redis.port
             options += ["--backplane", redis.url]
         hosted = await stack.enter_async_context(Hosted(*options, target=TARGET))
         await hosted.all_up(WORKERS)
@@ -68,12 +74,12 @@ async def run(seconds):
             flush=True,
         )
         await load(hosted.url, hosted.port, warm, 8, collections.Counter(), wrong)
-        before = await settled(hosted.url)
+        before = await settled(hosted.url, redis_port)
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             await load(hosted.url, hosted.port, min(left, 60.0), 8, seen, wrong)
             print(f"  {seconds - max(until - time.monotonic(), 0):5.0f} s, {sum(seen.values()):,} visits", flush=True)
-        after = await settled(hosted.url)
+        after = await settled(hosted.url, redis_port)
         log = hosted.log
     failed = seen.pop("failed", 0)
     visits = sum(seen.values())
@@ -90,6 +96,8 @@ async def run(seconds):
             most = was[name] + (MEMORY + was[name] // 10 if name == "kilobytes" else 0)
             if now[name] > most:
                 faults.append(f"worker {number}: {name} grew from {was[name]} to {now[name]}")
+        if now["to redis"] > REDIS:
+            faults.append(f"worker {number}: {now['to redis']} connections to Redis")
     if failed > visits / 50:
         faults.append(f"{failed} of {visits} visits failed")
     faults += [f"logged: {line}" for line in log if "Traceback" in line or " ERROR " in line][:5]

@@ -1,14 +1,36 @@
 """The server under load, which also tells what it holds."""
 
 import asyncio
+import contextlib
 import gc
 import os
+import socket
 from pathlib import Path
 
 from headrace import Context, Server
 
 app = Server("soak", version="1.0")
 app.add_resource("soak://note", "a note")
+
+
+def descriptors() -> dict[str, int]:
+    """Kinds of what is open, and how many of each: files by name, sockets by their peer's port or name."""
+    found: dict[str, int] = {}
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            kind = os.readlink(f"/proc/self/fd/{fd}")
+            if kind.startswith("socket:"):
+                with socket.socket(fileno=os.dup(int(fd))) as each:
+                    name = each.getsockname() if each.family != socket.AF_UNIX else "unix"
+                    kind = f"socket {name[1] if isinstance(name, tuple) else name}"
+                    with contextlib.suppress(OSError):
+                        peer = each.getpeername()
+                        kind += f" from {peer[1]}" if isinstance(peer, tuple) else ""
+        except OSError:
+            continue
+        kind = kind.split(":[")[0]
+        found[kind] = found.get(kind, 0) + 1
+    return found
 
 
 @app.tool(annotations={"readOnlyHint": True}, inline=True)
@@ -18,7 +40,8 @@ def state() -> dict:
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines() if ":" in line)
     return {
         "pid": os.getpid(),
-        "descriptors": len(os.listdir("/proc/self/fd")),
+        "descriptors": sum((open_ := descriptors()).values()),
+        "kinds": open_,
         "threads": int(status["Threads"]),
         "tasks": len(asyncio.all_tasks()),
         "sessions": len(app.sessions),
