@@ -96,13 +96,15 @@ def test_whatever_stands_there_gives_an_address(addresses, scheme):
     """SE: hostile values are read to a plain address and one of two schemes, never to what they say themselves."""
     for header in ("x-forwarded-for", "forwarded"):
         found = Trusted(["10.0.0.0/8"], header).whence(CAME, addresses, scheme)
-        assert str(ipaddress.ip_address(found.host)) == found.host
+        assert ipaddress.ip_address(found.host)
+        assert Trusted([found.host]).believes(found.host)
         assert 0 <= found.port <= 65535 and found.scheme in ("http", "https")
 
 
 def test_everybody_is_a_choice_that_believes_the_client():
     assert read("6.6.6.6, 198.51.100.1", entries=["*"])[0] == "6.6.6.6"
     assert Trusted("127.0.0.1, unix").believes("unix") and not Trusted(["127.0.0.1"]).believes("unix")
+    assert Trusted(["::FFFF:10.0.0.1", "2001:DB8:0::1"]).believes("10.0.0.1") and Trusted(["2001:DB8:0::1"]).believes("2001:db8::1")
     assert not Trusted(["10.0.0.0/8"]).believes("unix") and not Trusted(["10.0.0.0/8"]).believes("10.no")
 
 

@@ -85,7 +85,9 @@ class Trusted:
                     raise UsageError(f"trusted proxy {entry!r}: {exc}") from None
             else:
                 try:
-                    self._hosts.add(str(ipaddress.ip_address(entry)))
+                    plain = str(ipaddress.ip_address(entry))
+                    # As the system writes it: that is what peers are called.
+                    self._hosts.add((_address(plain) or (plain, 0))[0])
                 except ValueError:
                     raise UsageError(
                         f"trusted proxy {entry!r}: use an IP address, a network such as 10.0.0.0/8, unix or *"
