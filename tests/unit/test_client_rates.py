@@ -7,13 +7,15 @@ from http_peer import plain
 from http_script import HttpScript
 from http_support import make_server, site, tiny
 
-from headrace import HttpStatusError, Limits, RpcError, Server, connect
+from headrace import ConnectFailed, HttpStatusError, Limits, RpcError, Server, connect
+from headrace.transports._rates import caller_of
 from headrace.transports.stream import serve_lines
 
 MODERN = {
     "resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}},
     "serverInfo": {"name": "s", "version": "1"}, "ttlMs": 0, "cacheScope": "private",
 }  # fmt: skip
+US = caller_of(None, "127.0.0.1")
 
 
 def test_the_error_of_a_caller_names_the_wait(run):
@@ -118,3 +120,71 @@ def test_on_lines_only_what_may_run_twice_is_repeated(run, tmp_path, safe):
 def test_what_data_says_of_the_wait(data, wait):
     assert RpcError(-32603, "m", data).retry_after == wait
     assert RpcError(-32603, "m", retry_after=1.5).data == {"retryAfter": 1.5}
+
+
+@pytest.mark.parametrize("revision", ["2026-07-28", "2025-11-25"])
+def test_looks_at_a_task_that_are_refused_are_repeated(run, revision):
+    """A task has not failed because it was asked for too often: neither for polls nor for tasks/result."""
+    app = make_server(tiny(rate_limit=20.0, rate_burst=20))
+    app.tasks(poll_interval=0.02)
+    began, over = asyncio.Event(), asyncio.Event()
+
+    @app.tool(task="required")
+    async def job() -> str:
+        began.set()
+        app.runtime.rates.owe(US, 20)  # half a second without a request
+        await over.wait()
+        return "done"
+
+    async def main():
+        async with site(app) as s, connect(s.listener.url, revision=revision, tasks=True) as client:
+            await client.list_tools()
+            call = asyncio.ensure_future(client.call_tool("job"))
+            await began.wait()
+            await s.settled(lambda: app.runtime.refusals.get("rate_limit", 0) > 0)
+            over.set()
+            assert (await asyncio.wait_for(call, 20)).text == "done"
+
+    run(main)
+
+
+def test_a_server_that_is_asked_too_often_is_not_taken_for_an_old_one(run, tmp_path):
+    """On lines the refused probe says nothing of the era: connecting fails with the wait."""
+    app = Server("t", version="1", limits=Limits(rate_limit=0.01, rate_burst=1))
+
+    async def main():
+        path = str(tmp_path / "s")
+        async with app.running():
+            listener = await serve_lines(app, unix=path)
+            async with connect(f"unix:{path}") as client:
+                assert client.protocol_version == "2026-07-28"
+            with pytest.raises(ConnectFailed, match=r"too many requests.* ask again in \d+ s"):
+                async with connect(f"unix:{path}"):
+                    pass
+            assert app.runtime.refusals == {"rate_limit": 1}
+            await listener.close()
+
+    run(main)
+
+
+def test_a_listen_is_taken_up_again_as_late_as_the_server_says(run):
+    """SF-74: one that broke and is refused with 429 is asked for again, and what may have been missed is told."""
+
+    async def main():
+        app = make_server(tiny(rate_limit=10.0, rate_burst=10))
+        drops = []
+        async with (
+            site(app) as s,
+            connect(s.listener.url) as client,
+            client.listen(tools=True, on_drop=drops.append) as changes,
+        ):
+            await s.settled(lambda: len(app.hub.listens) == 1)
+            app.runtime.rates.owe(US, 15)
+            for link in list(s.endpoint.links):
+                link.abort()
+            change = await asyncio.wait_for(anext(aiter(changes)), 20)
+            assert change.kind == "tools" and len(app.hub.listens) == 1
+            refused = [drop for drop in drops if isinstance(drop, RpcError)]
+            assert refused and all(drop.http_status == 429 and drop.retry_after > 0 for drop in refused)
+
+    run(main)

@@ -312,13 +312,14 @@ class Listen:
         if end is None:
             return self._kept  # the server ended it: only callbacks that wait for changes ask again
         if isinstance(end, RpcError):
-            return end.code == INTERNAL_ERROR or (end.http_status or 0) >= 500  # it starts, or is full
+            # It starts, is full, or wants to be asked less often.
+            return end.code == INTERNAL_ERROR or (end.http_status or 0) >= 500 or end.http_status == 429
         return isinstance(end, ConnectionClosed | HttpStatusError | RequestTimeout)
 
     def _pause(self, attempts: int, end: HeadraceError | None) -> float:
         """Seconds before the next attempt: growing, and as long as the server asks for (B40)."""
         pause = min(FIRST_PAUSE * 2.0 ** (attempts - 1), LAST_PAUSE)
-        asked: float | None = end.retry_after if isinstance(end, HttpStatusError) else None
+        asked: float | None = getattr(end, "retry_after", None)
         return pause if asked is None else max(pause, min(asked, self._wire.limits.max_reconnect_wait))
 
     async def _once(self) -> None:

@@ -227,7 +227,7 @@ def _judge(exc: HeadraceError, over_http: bool) -> Exception:
     if isinstance(exc, RpcError):
         if exc.code == UNSUPPORTED_VERSION:
             return _no_modern(_supported(exc), str(exc))
-        if exc.code in (HEADER_MISMATCH, MISSING_CLIENT_CAPABILITY):
+        if exc.code in (HEADER_MISMATCH, MISSING_CLIENT_CAPABILITY) or (exc.retry_after is not None and not over_http):
             return failed("server/discover", exc)
         if exc.code == METHOD_NOT_FOUND or not over_http:
             return LegacyServer(exc)

@@ -107,8 +107,8 @@ class Recovery:
         self._failures += 1
         self._why = str(exc)
         pause = min(FIRST_PAUSE * 2 ** (self._failures - 2), LAST_PAUSE) if self._failures > 1 else 0.0
-        if isinstance(exc, HttpStatusError) and exc.retry_after is not None:
-            pause = max(pause, min(exc.retry_after, self._limits.max_reconnect_wait))
+        if (asked := getattr(exc, "retry_after", None)) is not None:
+            pause = max(pause, min(asked, self._limits.max_reconnect_wait))
         self._not_before = self._loop.time() + pause
 
     def stream_ended(self, exc: HeadraceError | None) -> None:

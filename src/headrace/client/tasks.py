@@ -44,6 +44,8 @@ _POLL = 1.0  # seconds between two polls where the server says nothing
 _SHORTEST_POLL = 0.02
 _LONGEST_POLL = 60.0
 _TRIES = 5  # polls over HTTP that may fail in a row
+_LONGEST_PAUSE = 5.0  # seconds between them, where the server does not ask for more
+_PASSING = frozenset((429, 502, 503, 504))
 _CANCEL_TIMEOUT = 10.0
 _FREE_ROUNDS = 3  # rounds of questions in a row that are answered without a pause before the next look
 
@@ -274,12 +276,31 @@ class TaskHandle:
         while True:
             try:
                 return await self.get()
-            except (ConnectionClosed, HttpStatusError, RequestTimeout) as exc:
+            except (ConnectionClosed, HttpStatusError, RequestTimeout, RpcError) as exc:
                 tries += 1
-                lasting = isinstance(exc, HttpStatusError) and exc.status < 500 and exc.status != 429
-                if self._client._http is None or self._client.closed or tries >= _TRIES or lasting:
+                if not self._passes(exc, tries):
                     raise
-                await asyncio.sleep(min(0.25 * 2**tries, 5.0))
+                await asyncio.sleep(self._pause(exc, tries))
+
+    def _passes(self, exc: HeadraceError, tries: int) -> bool:
+        """Whether a look that failed may be repeated: the server was asked too often, or had trouble just then."""
+        if self._client.closed or tries >= _TRIES:
+            return False
+        if isinstance(exc, RpcError):
+            # On lines it may as well be what the task failed with: once.
+            return exc.http_status in _PASSING or (
+                exc.http_status is None and exc.retry_after is not None and tries == 1
+            )
+        if isinstance(exc, HttpStatusError) and exc.status < 500 and exc.status != 429:
+            return False
+        return self._client._http is not None
+
+    def _pause(self, exc: HeadraceError, tries: int) -> float:
+        asked: float = getattr(exc, "retry_after", None) or 0.0
+        told = isinstance(exc, HttpStatusError) or getattr(exc, "http_status", None) is not None
+        most: float = self._client._limits.max_reconnect_wait if told else _LONGEST_PAUSE
+        pause: float = min(0.25 * 2**tries, _LONGEST_PAUSE)
+        return max(pause, min(asked, most))
 
     async def _answer(self, state: TaskState) -> bool:
         """Answers questions that were not answered yet (TK-24); False when there are none."""
@@ -310,14 +331,14 @@ class TaskHandle:
         while self._legacy_answer is None:
             try:
                 self._legacy_answer = await self._ask("tasks/result", b"", _read_legacy_result, limit=0)
-            except RpcError as exc:
-                self._legacy_answer = exc
-            except (ConnectionClosed, HttpStatusError) as exc:
+            except (ConnectionClosed, HttpStatusError, RpcError) as exc:
                 tries += 1
-                lasting = isinstance(exc, HttpStatusError) and exc.status < 500 and exc.status != 429
-                if self._client._http is None or self._client.closed or tries >= _TRIES or lasting:
+                if self._passes(exc, tries):
+                    await asyncio.sleep(self._pause(exc, tries))
+                elif isinstance(exc, RpcError):
+                    self._legacy_answer = exc
+                else:
                     raise
-                await asyncio.sleep(min(0.25 * 2**tries, 5.0))
         try:
             return await self._look()
         except RpcError as exc:

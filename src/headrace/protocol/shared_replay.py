@@ -90,7 +90,8 @@ class Follower:
         BackplaneLost."""
         await self._ask()
         if self.state == SILENT:
-            raise RpcError(INTERNAL_ERROR, "the process that works on this request does not answer", http_status=503)
+            text = "the process that works on this request does not answer"
+            raise RpcError(INTERNAL_ERROR, text, http_status=503, refusal="backplane")
         found, self.number, _ = await read_log(self.shared, self.at, self.number)
         if not found and self.state != RUNNING and not await self._known():
             raise RpcError(

@@ -49,7 +49,7 @@ BOUNDS: dict[str, str] = {
 }
 """Kinds that are named as a field of :class:`headrace.limits.Limits`."""
 
-_STATUSES = (400, 401, 403, 404, 405, 406, 415, 417, 421, 500, 501, 502, 505)
+_STATUSES = (400, 401, 403, 404, 405, 406, 415, 417, 421, 429, 500, 501, 502, 503, 505)
 
 KINDS: dict[str, str] = {
     **BOUNDS,
@@ -60,6 +60,8 @@ KINDS: dict[str, str] = {
     "unknown_method": "a method that is not served",
     "proxy_header": "a connection did not begin with a PROXY header, or with a malformed one",
     "tls_handshake": "a TLS handshake failed",
+    "backplane": "what processes share could not be reached, or no process answered",
+    "task_store": "the store of tasks could not be used",
     "internal_error": "a fault before the handler was found; the log has it",
     **{f"http_{status}": f"an HTTP request was refused with {status}" for status in _STATUSES},
     "http_other": "an HTTP request was refused by authenticate with another status",

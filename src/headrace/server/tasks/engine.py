@@ -265,7 +265,8 @@ class TaskEngine:
             raise
         except OSError as exc:
             self.complain("a task could not be kept", exc)
-            raise RpcError(INTERNAL_ERROR, "the task could not be kept", http_status=503) from None
+            text = "the task could not be kept"
+            raise RpcError(INTERNAL_ERROR, text, http_status=503, refusal="task_store") from None
 
     def _adopt(self, run: Run, exchange: Exchange) -> None:
         run.is_task = True
@@ -308,7 +309,8 @@ class TaskEngine:
             return await work
         except OSError as exc:
             self.complain("the task store failed", exc)
-            raise RpcError(INTERNAL_ERROR, "the task store cannot be used now", http_status=503) from None
+            text = "the task store cannot be used now"
+            raise RpcError(INTERNAL_ERROR, text, http_status=503, refusal="task_store") from None
 
     @staticmethod
     def possible(task_id: str) -> bool:
