@@ -196,7 +196,7 @@ class RpcError(HeadraceError):
         self.http_status = status
         if retry_after and self.retry_after is None and (wait := seconds_of(retry_after)) is not None:
             self._retry_after = wait
-            self._wish = f"; it asks to wait {wait:g} s"
+            self._wish = f"; it asks to be tried again in {wait:.0f} s"
 
     @property
     def retry_after(self) -> float | None:

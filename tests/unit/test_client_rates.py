@@ -6,6 +6,7 @@ import pytest
 from http_peer import plain
 from http_script import HttpScript
 from http_support import make_server, site, tiny
+from scripted_peer import Script, error, handshake
 
 from headrace import ConnectFailed, HttpStatusError, Limits, RpcError, Server, connect
 from headrace.transports._rates import caller_of
@@ -60,7 +61,7 @@ def test_servers_that_say_it_in_a_header_alone(run, with_body):
 
     async def main():
         async with HttpScript(discover=MODERN, tools_call=refused) as peer, connect(peer.url) as client:
-            with pytest.raises((RpcError, HttpStatusError), match=r"slow down.*asks to wait 7 s|wait 7 s.*slow down") as caught:
+            with pytest.raises((RpcError, HttpStatusError), match=r"slow down.*; it asks to be tried again in 7 s$") as caught:
                 await client.call_tool("t")
             assert caught.value.retry_after == 7.0
             assert isinstance(caught.value, RpcError) is with_body
@@ -148,21 +149,16 @@ def test_looks_at_a_task_that_are_refused_are_repeated(run, revision):
     run(main)
 
 
-def test_a_server_that_is_asked_too_often_is_not_taken_for_an_old_one(run, tmp_path):
-    """On lines the refused probe says nothing of the era: connecting fails with the wait."""
-    app = Server("t", version="1", limits=Limits(rate_limit=0.01, rate_burst=1))
+def test_a_server_that_is_asked_too_often_is_not_taken_for_an_old_one(run):
+    """On lines a probe that is refused says nothing of the era: connecting fails with the wait."""
 
     async def main():
-        path = str(tmp_path / "s")
-        async with app.running():
-            listener = await serve_lines(app, unix=path)
-            async with connect(f"unix:{path}") as client:
-                assert client.protocol_version == "2026-07-28"
-            with pytest.raises(ConnectFailed, match=r"too many requests.* ask again in \d+ s"):
-                async with connect(f"unix:{path}"):
+        refused = error(-32603, {"retryAfter": 7})
+        async with Script(discover=refused, initialize=handshake()) as script:
+            with pytest.raises(ConnectFailed, match=r"no \(-32603\); it asks to be tried again in 7 s"):
+                async with connect(script.target):
                     pass
-            assert app.runtime.refusals == {"rate_limit": 1}
-            await listener.close()
+            assert [message["method"] for message in script.seen] == ["server/discover"]
 
     run(main)
 

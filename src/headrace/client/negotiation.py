@@ -148,7 +148,7 @@ async def negotiate(
 def failed(method: str, exc: Exception, first: Exception | None = None) -> ConnectFailed:
     """The failure of a negotiation, with what went wrong first (B66)."""
     text = str(exc) if method in str(exc) else f"{method} failed: {exc}"
-    if isinstance(exc, HttpStatusError) and (pause := exc.retry_after):
+    if (pause := getattr(exc, "retry_after", None)) and "tried again" not in text:
         text += f"; it asks to be tried again in {pause:.0f} s"
     if first is not None and str(first) != str(exc):
         text += f" (before that, server/discover: {first})"

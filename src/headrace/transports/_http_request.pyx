@@ -360,11 +360,11 @@ cdef class ClientRequest(HttpRequest):
         if self.status < 300:
             kind = (self.fields or {}).get("content-type")
             text += f": content type {kind!r} instead of JSON or an event stream" if kind else ": no content type"
-        wait = seconds_of((self.fields or {}).get("retry-after", ""))
-        if wait is not None:
-            text += f" (it asks to wait {wait:g} s)"
         if body:
             text += f": {' '.join(body.split())[:300]}"
+        wait = seconds_of((self.fields or {}).get("retry-after", ""))
+        if wait:
+            text += f"; it asks to be tried again in {wait:.0f} s"
         return HttpStatusError(text, self.status, headers=self.fields, body=body)
 
     cdef int lost(self, object exc, bint untouched, bint reused) except -1:
