@@ -19,7 +19,9 @@ MEMORY = 6 * 1024
 """Kilobytes that a worker may have grown by, and a tenth of what it had: allocators keep some of what they got."""
 REDIS = 40
 """Connections to Redis that a worker may have: it opens them as it needs them, and keeps them."""
-LEVEL = ("descriptors", "threads", "tasks", "sessions", "listens", "in flight")
+THREADS = 40
+"""Threads of a worker: those of plain tools come with the work and stay."""
+LEVEL = ("descriptors", "tasks", "sessions", "listens", "in flight")
 
 
 async def states(url, redis_port):
@@ -96,6 +98,8 @@ async def run(seconds):
             most = was[name] + (MEMORY + was[name] // 10 if name == "kilobytes" else 0)
             if now[name] > most:
                 faults.append(f"worker {number}: {name} grew from {was[name]} to {now[name]}")
+        if now["threads"] > THREADS:
+            faults.append(f"worker {number}: {now['threads']} threads")
         if now["to redis"] > REDIS:
             faults.append(f"worker {number}: {now['to redis']} connections to Redis")
     if failed > visits / 50:
