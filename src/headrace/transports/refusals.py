@@ -60,7 +60,6 @@ KINDS: dict[str, str] = {
     "unknown_method": "a method that is not served",
     "proxy_header": "a connection did not begin with a PROXY header, or with a malformed one",
     "tls_handshake": "a TLS handshake failed",
-    "backplane": "what processes share could not be reached, or no process answered",
     "task_store": "the store of tasks could not be used",
     "internal_error": "a fault before the handler was found; the log has it",
     **{f"http_{status}": f"an HTTP request was refused with {status}" for status in _STATUSES},
