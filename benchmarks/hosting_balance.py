@@ -72,7 +72,8 @@ def accepted(workers: int, loop: str) -> Iterator[tuple[int, list[int]]]:
         )  # fmt: skip
         try:
             assert process.stderr is not None
-            port = int(process.stderr.readline().partition("http://127.0.0.1:")[2].partition("/")[0])
+            line = next(line for line in process.stderr if "serving" in line)
+            port = int(line.partition("http://127.0.0.1:")[2].partition("/")[0])
             children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
             yield port, [process.pid, *map(int, children)]
         finally:
