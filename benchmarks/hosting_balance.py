@@ -157,7 +157,7 @@ def busiest(port: int, count: int) -> float:
     finally:
         for sock in socks:
             sock.close()
-        time.sleep(0.02)
+        time.sleep(0.1)
 
 
 def cpu(pids: list[int]) -> float:

@@ -38,7 +38,7 @@ AT_VARIABLE = "HEADRACE_WORKER_AT"
 _ORPHAN_MARGIN = 3.0
 """Seconds beyond the drain that a worker without a supervisor gets before it is ended whatever it does."""
 
-_SOON = 0.02
+_SOON = 0.002
 """Seconds until the supervisor is told of connections that have ended."""
 
 _current: Worker | None = None
