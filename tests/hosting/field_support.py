@@ -77,6 +77,15 @@ async def progress(ctx: Context, n: int, gap_ms: float = 0) -> str:
     return "done"
 
 @app.tool
+async def gated(ctx: Context, n: int, gate: str) -> str:
+    """One step at once, the others when there is a file of this name."""
+    for step in range(n):
+        await ctx.progress(step + 1, n)
+        while not Path(gate).exists():
+            await asyncio.sleep(0.01)
+    return "done"
+
+@app.tool
 async def state() -> dict:
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return {

@@ -6,6 +6,7 @@ import collections
 import contextlib
 import gzip
 import itertools
+import json
 import logging
 import os
 import signal
@@ -19,6 +20,7 @@ from headrace.transports.http_server import serve_http
 from hosting.field_support import R4, R5, Peer, app, notes, scrape, start
 from hosting.metrics_support import fetch, total
 from hosting.processes import eventually
+from hosting.redis_support import redis_server
 
 __all__ = ("app",)
 
@@ -333,6 +335,34 @@ def test_b96_a_store_that_fails_now_and_then_costs_no_message(run, caplog):
     assert said
 
 
+@pytest.mark.parametrize("how", ["hangs", "dies"])
+def test_b96_events_are_delivered_live_while_redis_is_away(app, how):
+    """Redis keeps the events; it hangs, or dies, in the middle of a stream. All of them and the answer arrive all the
+    same, and meanwhile other sessions and other clients are served."""
+    with redis_server(keeps=False) as redis, start(app, "--workers", 2, "--backplane", redis.url) as it:
+        port = it.port
+        with Peer(port) as streaming, Peer(port) as other, Peer(port) as modern:
+            streaming.begin()
+            other.begin()
+            assert other.call("echo", text="on") == "on"
+            response = streaming.request(
+                "tools/call",
+                {"name": "gated", "arguments": {"n": 20, "gate": str(app / "gate")}, "_meta": {"progressToken": 1}},
+            ).connection.getresponse()
+            first = next(line for line in iter(response.readline, b"") if b"notifications/progress" in line)
+            assert b'"progress":1' in first
+            redis.pause() if how == "hangs" else redis.kill()
+            (app / "gate").touch()
+            told = [json.loads(line[6:]) for line in iter(response.readline, b"") if line.startswith(b"data: {")]
+            assert [message["params"]["progress"] for message in told[:-1]] == list(range(2, 21))
+            assert told[-1]["result"]["content"][0]["text"] == "done"
+            assert other.call("echo", text="still on") == "still on"
+            assert modern.call("echo", text="still on") == "still on"
+            redis.resume() if how == "hangs" else redis.start()
+            eventually(lambda: streaming.initialize()[0] == 200, "Redis is back")
+            assert streaming.call("echo", text="on again") == "on again"
+
+
 def test_b98_a_lifespan_is_each_workers_own_once(app):
     """Three workers: three times entered and left, whatever was called; a replaced worker has its own."""
     with start(app, "--workers", 3, "--stateless") as it:
@@ -356,10 +386,12 @@ def test_b98_a_killed_workers_place_is_taken_with_a_lifespan_of_its_own(app):
         after = eventually(lambda: (found := it.workers) and before[0] not in found and len(found) == 2 and found)
         eventually(lambda: len(notes(app)) == 3, "the lifespan of the third")
         it.line(r"takes its place")
-        with contextlib.ExitStack() as stack:
-            peers = [stack.enter_context(Peer(it.port)) for _ in range(2)]
-            eventually(lambda: {peer.state()["pid"] for peer in peers} == set(after) or not peers.append(
-                stack.enter_context(Peer(it.port))))  # fmt: skip
+
+        def all_serve():
+            with Peer(it.port) as one, Peer(it.port) as other:
+                return {one.state()["pid"], other.state()["pid"]} == set(after)
+
+        eventually(all_serve)
         assert it.stop() == 0
         counts = collections.Counter(notes(app))
         assert counts == {f"enter {pid}": 1 for pid in {*before, *after}} | {f"exit {pid}": 1 for pid in after}

@@ -190,6 +190,33 @@ def test_b67_silence_is_no_error(run, tmp_path, way):
     run(main)
 
 
+def test_b67_errors_are_the_servers_own(run, tmp_path):
+    """Statuses, bodies and headers of refusals come through; what breaks in the middle ends without a clean last chunk."""
+
+    async def main():
+        async with fronted(tmp_path) as (front, sites):
+            for name in ("two", "local"):
+                await sites[name].listener.close()
+            place = sites["one"]
+            peer = await front.connect()
+            for changes, status in [({"accept": "text/html"}, 406), ({"mcp_method": "tools/list"}, 400), ({"origin": "https://evil.example"}, 403)]:
+                answer = await peer.ask(place.call("echo", {"text": "x"}, **({"host": "localhost"} | changes)))
+                assert answer.status == status and "error" in answer.json
+            answer = await peer.ask(place.request("GET", "/mcp", host="localhost"))
+            assert answer.status == 405 and answer.get("allow") == "POST"
+            peer.send(place.call("progress", {"n": 3, "gap_ms": 5000}, meta={"progressToken": 1}, host="localhost"))
+            assert (await peer.head())[0] == 200
+            assert b"progress" in await peer.chunk()
+            for link in list(place.endpoint.links):
+                link.abort()
+            with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+                while await peer.chunk():
+                    pass
+            await place.settled(lambda: place.server.seen.cancelled == 1)
+
+    run(main)
+
+
 def test_a_request_is_its_clients(run, tmp_path):
     """TLS ends in front: X-Forwarded-For is HAProxy's alone. TLS goes through: the PROXY header says who it is."""
     seen = []
