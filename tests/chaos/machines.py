@@ -98,7 +98,7 @@ class Hosted:
         while line := await self._process.stderr.readline():
             text = line.decode(errors="replace").rstrip()
             self.log.append(text)
-            if not self.url and " on http://" in text:
+            if not self.url and "serving " in text and " on http://" in text:
                 self.url = text.split(" on ")[1].split()[0]
 
     async def __aexit__(self, *exc):
