@@ -86,7 +86,7 @@ def test_commands(command, tmp_path):
                 families = {family.name: family for family in text_string_to_metric_families(page)}
                 tools = {sample.labels["tool"] for sample in families["headrace_requests"].samples}
                 assert {"price", "search", "buy", "restock", "inventory"} <= tools
-                assert await asyncio.to_thread(read, f"http://127.0.0.1:{metrics}/readyz") == "ready\n"
+                assert await asyncio.to_thread(read, f"http://127.0.0.1:{metrics}/readyz") == "ok\n"
                 hosted.signal(signal.SIGTERM)
             assert hosted.status == 0
 
