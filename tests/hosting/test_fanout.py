@@ -7,7 +7,7 @@ import json
 from headrace.hosting.backplane import MemoryBackplane, MemoryHub
 from headrace.limits import Limits
 from headrace.mux import FrameSink
-from headrace.protocol.fanout import _MOST_URIS
+from headrace.protocol.shared.fanout import _MOST_URIS
 from headrace.server.app import Server
 from hosting.backplane_support import until as until_true
 

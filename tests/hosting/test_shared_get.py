@@ -423,7 +423,7 @@ def test_b96_an_owner_is_written_down_again_when_everything_was_lost(scene):
 
 
 def test_b95_nobody_waits_for_the_answer_of_a_process_that_dies(scene, monkeypatch):
-    monkeypatch.setattr("headrace.protocol.shared_wire._PATIENCE", 3600.0)
+    monkeypatch.setattr("headrace.protocol.shared.wire._PATIENCE", 3600.0)
 
     async def body(a, b):
         sid = await a.begin()

@@ -6,7 +6,7 @@ import pytest
 from http_support import tiny
 
 from headrace.hosting.backplane import MemoryHub
-from headrace.protocol.shared_events import EventId
+from headrace.protocol.shared.events import EventId
 from hosting.streams_support import begun, said, workers
 
 
@@ -111,8 +111,8 @@ def test_b95_the_death_of_the_worker_is_answered_with_an_error(scene):
 
 def test_b95_a_death_that_nobody_tells_of_is_noticed(scene, monkeypatch):
     """The lease runs out while a client follows."""
-    monkeypatch.setattr("headrace.protocol.shared_replay._ASK_AGAIN", 0.05)
-    monkeypatch.setattr("headrace.protocol.shared_wire._TRUSTED", 0.05)
+    monkeypatch.setattr("headrace.protocol.shared.replay._ASK_AGAIN", 0.05)
+    monkeypatch.setattr("headrace.protocol.shared.wire._TRUSTED", 0.05)
 
     async def body(a, b):
         sid, caller, ids = await begun(a, 1)
@@ -127,7 +127,7 @@ def test_b95_a_death_that_nobody_tells_of_is_noticed(scene, monkeypatch):
 
 
 def test_b96_lost_pokes_cost_time_and_nothing_else(scene, monkeypatch):
-    monkeypatch.setattr("headrace.protocol.shared_replay._ASK_AGAIN", 0.05)
+    monkeypatch.setattr("headrace.protocol.shared.replay._ASK_AGAIN", 0.05)
     hub = MemoryHub()
 
     async def body(a, b):
@@ -188,7 +188,7 @@ def test_b43_ids_of_others_and_ids_never_given_are_refused(scene, last):
 
 
 def test_ho21_a_worker_that_does_not_answer_is_503(scene, monkeypatch):
-    monkeypatch.setattr("headrace.protocol.shared_wire._PATIENCE", 0.1)
+    monkeypatch.setattr("headrace.protocol.shared.wire._PATIENCE", 0.1)
 
     async def body(a, b):
         sid, _caller, ids = await begun(a, 1)

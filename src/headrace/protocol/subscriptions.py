@@ -6,7 +6,7 @@ messages: what can wait for it is bounded by what it asked for. Nothing here is 
 
 Era H: list changes go to every initialized session, updates of a resource to those that subscribed.
 Era M: both go to the ``subscriptions/listen`` requests that asked for them, tagged with their id.
-Of several processes each tells its own receivers what changed on any (:mod:`headrace.protocol.fanout`).
+Of several processes each tells its own receivers what changed on any (:mod:`headrace.protocol.shared.fanout`).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import msgspec
 from headrace.errors import RpcError
 from headrace.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, R5
 from headrace.mux import Exchange, FunctionHandler, Handler
-from headrace.protocol.fanout import Fanout
 from headrace.protocol.receivers import Listen, Receiver, SessionReceiver
+from headrace.protocol.shared.fanout import Fanout
 from headrace.protocol.urls import uri_bytes
 from headrace.protocol.wanted import Wanted, read_wanted
 

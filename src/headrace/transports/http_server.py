@@ -397,7 +397,7 @@ def open_endpoint(server: Any, bind: str | None, options: HttpOptions) -> Endpoi
             )
         sessions: SessionStore = SealedSessions(server)
     elif backplane is not None and not options.get("stateless"):
-        from headrace.protocol.shared_sessions import SharedSessions
+        from headrace.protocol.shared.sessions import SharedSessions
 
         sessions = SharedSessions(
             server,

@@ -17,14 +17,14 @@ from headrace.errors import RpcError
 from headrace.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST
 from headrace.protocol.backplane import BackplaneLost
 from headrace.protocol.http_sessions import HttpSession
-from headrace.protocol.stream_sharing import StreamSharing
+from headrace.protocol.shared.session_streams import StreamSharing
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from headrace.mux import Revision, Sink
     from headrace.protocol.session import Hello
-    from headrace.protocol.shared_sessions import SharedSessions
+    from headrace.protocol.shared.sessions import SharedSessions
     from headrace.wire import Envelope
 
 __all__ = ("LEVEL", "MAX_HELLO", "NOT_REACHED", "URI", "Record", "SharedSession", "binding_of")

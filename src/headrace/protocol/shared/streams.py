@@ -8,7 +8,7 @@ stream: the next owner asks the former one to let go, which hands over what wait
 knows what was missed, so everything that the client follows counts as changed.
 
 A claim is a number that grows with each owner; of two claims the higher one holds, of equal ones that of the
-greater name. What clients resume is read from logs: :mod:`headrace.protocol.shared_events`, ``shared_replay``.
+greater name. What clients resume is read from logs: :mod:`headrace.protocol.shared.events`, ``replay``.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from headrace.jsonrpc import INVALID_REQUEST
 from headrace.mux import FrameSink
 from headrace.protocol.backplane import BackplaneLost
 from headrace.protocol.session_streams import Resumed, StreamingSession
-from headrace.protocol.shared_events import EventId, Ledger, SharedEventStore, tag_of
-from headrace.protocol.shared_posts import SharedPosts
-from headrace.protocol.shared_replay import Follower, read_log
-from headrace.protocol.shared_wire import Wire
-from headrace.protocol.stream_sharing import Opened, StreamSharing
+from headrace.protocol.shared.events import EventId, Ledger, SharedEventStore, tag_of
+from headrace.protocol.shared.posts import SharedPosts
+from headrace.protocol.shared.replay import Follower, read_log
+from headrace.protocol.shared.session_streams import Opened, StreamSharing
+from headrace.protocol.shared.wire import Wire
 
 if TYPE_CHECKING:
 

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 from headrace.errors import RpcError
 from headrace.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST
 from headrace.protocol.backplane import BackplaneLost
-from headrace.protocol.shared_events import ANSWERED, GIVEN_UP, Entry, unpack
+from headrace.protocol.shared.events import ANSWERED, GIVEN_UP, Entry, unpack
 
 if TYPE_CHECKING:
-    from headrace.protocol.shared_events import EventId
-    from headrace.protocol.shared_streams import SharedStreams
-    from headrace.protocol.stream_sharing import StreamSharing
+    from headrace.protocol.shared.events import EventId
+    from headrace.protocol.shared.session_streams import StreamSharing
+    from headrace.protocol.shared.streams import SharedStreams
 
 __all__ = ("DEAD", "DONE", "PAGE", "RUNNING", "SILENT", "Follower", "Relay", "read_log")
 

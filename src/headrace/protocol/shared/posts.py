@@ -1,21 +1,21 @@
 """POST streams that are followed from another connection: the side of who works on the request, and of who reads.
 
-See :mod:`headrace.protocol.shared_replay` for how they are read.
+See :mod:`headrace.protocol.shared.replay` for how they are read.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.protocol.shared_events import SharedEventStore
-from headrace.protocol.shared_replay import DEAD, DONE, RUNNING, SILENT, Follower
+from headrace.protocol.shared.events import SharedEventStore
+from headrace.protocol.shared.replay import DEAD, DONE, RUNNING, SILENT, Follower
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace.mux import Runtime
-    from headrace.protocol.shared_wire import Wire
-    from headrace.protocol.stream_sharing import StreamSharing
+    from headrace.protocol.shared.session_streams import StreamSharing
+    from headrace.protocol.shared.wire import Wire
 
 __all__ = ("SharedPosts",)
 

@@ -1,6 +1,6 @@
 """A session of which other processes have a part too: who tells its client, and what its GETs open (HO-10, HO-21).
 
-What several such sessions of one process have in common is :mod:`headrace.protocol.shared_streams`.
+What several such sessions of one process have in common is :mod:`headrace.protocol.shared.streams`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from headrace.protocol.session_streams import Resumed, StreamingSession
 
 if TYPE_CHECKING:
     from headrace.mux import PendingCall
-    from headrace.protocol.shared_replay import Follower
-    from headrace.protocol.shared_streams import SharedStreams
+    from headrace.protocol.shared.replay import Follower
+    from headrace.protocol.shared.streams import SharedStreams
 
 __all__ = ("Opened", "StreamSharing")
 

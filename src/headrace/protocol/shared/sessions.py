@@ -22,8 +22,8 @@ from headrace.protocol.backplane import BackplaneLost
 from headrace.protocol.http_sessions import HttpSession, SessionStore, new_key
 from headrace.protocol.session import Hello
 from headrace.protocol.session_streams import StreamSettings
-from headrace.protocol.shared_session import LEVEL, URI, Record, SharedSession, binding_of, unreachable
-from headrace.protocol.shared_streams import OWNER_PART, SharedStreams
+from headrace.protocol.shared.session import LEVEL, URI, Record, SharedSession, binding_of, unreachable
+from headrace.protocol.shared.streams import OWNER_PART, SharedStreams
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
