@@ -74,7 +74,7 @@ asan: $(VENV)/.ready-test
 # machine while they wait for something goes to the linters and the debug build, whose tests come last.
 test:
 	@$(MAKE) --no-print-directory -j5 system test-c build peers bytecode
-	@$(MAKE) --no-print-directory -j3 test-release lint debug NICE="nice -n 15"
+	@$(MAKE) --no-print-directory -j4 test-release lint debug soak NICE="nice -n 15" SECONDS=180 CALLERS=2
 	@$(MAKE) --no-print-directory test-debug
 
 # Compiles the tests and what they import once, not in every worker at the same time; errors are for the test run to tell.
@@ -135,10 +135,10 @@ peers: $(VENV)/.ready
 chaos: build $(VENV)/.ready-test
 	@PYTHONPATH=tests $(PY) -m chaos $(TRIALS)
 
-# What a server holds must come back to where it was.
+# What a server holds must come back to where it was. In `make test` for three minutes, beside the others.
 SECONDS ?= 3600
 soak: build $(VENV)/.ready-test
-	@PYTHONPATH=tests $(PY) -m soak $(SECONDS)
+	@PYTHONPATH=tests $(NICE) $(PY) -m soak $(SECONDS) $(CALLERS)
 
 bench: build $(VENV)/.ready-test peers
 	@$(PY) -m pytest -q -n0 -p no:cacheprovider benchmarks/micro_codec.py --benchmark-max-time=0.3 --benchmark-min-rounds=3 \

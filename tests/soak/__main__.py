@@ -1,4 +1,5 @@
-"""python -m soak [SECONDS]: visits of all kinds for so long; then everything must be back where it was. Status 1: not."""
+"""python -m soak [SECONDS [CALLERS]]: visits of all kinds for so long, so many at a time; then everything must be back
+where it was. Status 1: it is not."""
 
 import asyncio
 import collections
@@ -50,7 +51,7 @@ async def settled(url, redis_port):
     return now
 
 
-async def run(seconds):
+async def run(seconds, callers):
     seen, wrong = collections.Counter(), collections.Counter()
     async with contextlib.AsyncExitStack() as stack:
         options = [
@@ -75,11 +76,11 @@ async def run(seconds):
             f"soak: {seconds:g} s after {warm:g} s of the same, {WORKERS} workers{'' if len(options) > 8 else ', without Redis'}",
             flush=True,
         )
-        await load(hosted.url, hosted.port, warm, 8, collections.Counter(), wrong)
+        await load(hosted.url, hosted.port, warm, callers, collections.Counter(), wrong)
         before = await settled(hosted.url, redis_port)
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
-            await load(hosted.url, hosted.port, min(left, 60.0), 8, seen, wrong)
+            await load(hosted.url, hosted.port, min(left, 60.0), callers, seen, wrong)
             print(f"  {seconds - max(until - time.monotonic(), 0):5.0f} s, {sum(seen.values()):,} visits", flush=True)
         after = await settled(hosted.url, redis_port)
         log = hosted.log
@@ -114,4 +115,5 @@ async def run(seconds):
 
 
 if __name__ == "__main__":
-    sys.exit(asyncio.run(run(float(sys.argv[1]) if len(sys.argv) > 1 else 3600.0)))
+    given = [float(word) for word in sys.argv[1:3]]
+    sys.exit(asyncio.run(run(given[0] if given else 3600.0, int(given[1]) if len(given) > 1 else 8)))
