@@ -196,7 +196,7 @@ def test_what_waits_for_redis_is_bounded_and_losing_messages_is_told(lab, monkey
         assert len(a.backplane.queue) == 100
         await asyncio.get_running_loop().run_in_executor(None, server.restart)
         await until(lambda: b.texts and b.texts[-1] == b"999")
-        await until(lambda: b.gaps == 1)
+        await until(lambda: b.gaps)
         assert b.texts == [b"%d" % n for n in range(900, 1000)]
 
     lab(body)
@@ -279,6 +279,108 @@ def test_a_key_of_another_kind_costs_its_events_alone(lab, caplog):
 
     lab(body)
     assert sum("refuses something" in record.getMessage() for record in caplog.records) == 1
+
+
+@pytest.mark.parametrize(
+    ("which", "id", "field"),
+    [("all", "*", "m"), ("all", "5000-7", "x"), ("all", "18446744073709551614-0", "other"), ("inbox", "*", "x"),
+     ("inbox", "18446744073709551615-18446744073709551615", "m")],
+)  # fmt: skip
+def test_b96_an_entry_of_somebody_else_in_a_stream_does_not_cut_it_off(lab, which, id, field):
+    async def body(server, a, b):
+        stream = a.backplane.key_all if which == "all" else b.backplane.inbox
+        server.ask("XADD", stream, id, field, b"\xff\xfe")
+
+        def heard():
+            a.backplane.tell_all("note", b"to all")
+            a.backplane.tell(b.backplane.worker, "note", b"to one")
+            return {b"to all", b"to one"} <= set(b.texts)
+
+        await until(heard)
+        assert a.backplane.available and b.backplane.available
+        assert not any(task.done() for each in (a, b) for task in each.backplane._tasks)
+
+    lab(body, options={"lease": 0.6, "timeout": 2.0}, keeps=False)
+
+
+@pytest.mark.parametrize("which", ["all", "inbox"])
+def test_b96_a_stream_that_is_of_another_kind_is_made_anew(lab, which):
+    async def body(server, a, b):
+        stream = a.backplane.key_all if which == "all" else b.backplane.inbox
+        server.ask("SET", stream, "a string")
+
+        def heard():
+            a.backplane.tell_all("note", b"to all")
+            a.backplane.tell(b.backplane.worker, "note", b"to one")
+            return {b"to all", b"to one"} <= set(b.texts)
+
+        await until(heard)
+        assert server.ask("TYPE", stream) == b"stream"
+
+    lab(body)
+
+
+@pytest.mark.parametrize("name", ["state", "workers"])
+def test_b96_shared_keys_that_cannot_be_used_are_a_loss_and_acknowledge_nothing(lab, name):
+    async def body(server, a, b):
+        key = a.backplane.key_state if name == "state" else a.backplane.key_workers
+        server.ask("SET", key, "a string")
+        a.backplane.tell(b.backplane.worker, "note", b"kept")
+        with pytest.raises(BackplaneLost):
+            await a.backplane.flushed()
+        assert not a.backplane.available
+        server.ask("DEL", key)
+        await until(lambda: b"kept" in b.texts)
+        await until(lambda: a.backplane.available and b.backplane.available)
+
+    lab(body)
+
+
+@pytest.mark.parametrize("name", ["state", "workers", "dead"])
+def test_keys_of_another_program_are_a_start_that_fails_with_a_line(run, name):
+    async def body(server):
+        backplane = RedisBackplane(server.url, prefix="p")
+        server.ask("SET", f"{{p}}:{name}", "a string")
+        with pytest.raises(BackplaneLost, match="of another program"):
+            await Heard(backplane).start()
+        assert server.ask("GET", f"{{p}}:{name}") == b"a string"
+
+    with redis_server(keeps=False) as server:
+        run(body, server)
+
+
+def test_b96_redis_that_comes_back_with_less_than_there_was_is_noticed(lab):
+    async def body(server, a, b):
+        for n in range(5):
+            a.backplane.tell_all("note", b"%d" % n)
+        await until(lambda: len(b.texts) == 5)
+        server.ask("XTRIM", a.backplane.key_all, "MAXLEN", 0)
+        server.ask("DEL", a.backplane.key_all)
+        server.ask("HSET", a.backplane.key_state, "all", 1)
+        await until(lambda: a.gaps and b.gaps)
+        a.backplane.tell_all("note", b"after")
+        await until(lambda: b.texts[-1] == b"after")
+        assert b.backplane.available
+
+    lab(body, options={"lease": 0.6, "timeout": 2.0}, keeps=False)
+
+
+def test_b96_what_redis_lost_while_it_was_away_is_noticed_though_others_have_told_more_since(lab):
+    async def body(server, a, b):
+        for n in range(3):
+            a.backplane.tell_all("note", b"%d" % n)
+        await until(lambda: len(b.texts) == 3)
+        last = server.ask("XREVRANGE", b.backplane.key_all, "+", "-", "COUNT", 1)
+        server.ask("DEL", b.backplane.key_all)
+        for n in range(2, 4):
+            server.ask("XADD", b.backplane.key_all, f"{n}-0", "other", "of somebody who was faster")
+        server.ask("HSET", b.backplane.key_state, "all", 3)
+        assert last[0][0] == b"3-0"
+        server.ask("CLIENT", "KILL", "TYPE", "normal")
+        await until(lambda: a.changes[-1:] == [True] and b.changes[-1:] == [True])
+        await until(lambda: a.gaps and b.gaps)
+
+    lab(body)
 
 
 def test_redis_without_memory_is_lost_until_it_has_some(lab):

@@ -180,13 +180,19 @@ class RedisBackplane(Listening):
             self.worker, _ms(self.lease), secrets.token_hex(8), self._writer.most_all, self.inboxes,
             self._writer.inbox_ms(), self._reader.at_inbox,
         ]  # fmt: skip
-        epoch, newest, revived = await self._guarded(lambda client: self._eval(client, scripts.JOIN, keys, values))
+        at = self._reader.at_all, self._reader.at_inbox
+        epoch, newest, newest_inbox, revived = await self._guarded(
+            lambda client: self._eval(client, scripts.JOIN, keys, values), shared=True
+        )
         before, self.epoch = self.epoch, epoch
         if epoch != before:
             self._reader.begin(int(newest), first=not before)
             if before:
                 self.rated(logging.WARNING, "emptied", "%s came back empty: what it kept is lost", self.url.shown)
                 return self._gone
+        elif self._reader.went_back(int(newest), at[0], int(newest_inbox), at[1]):
+            self.rated(logging.WARNING, "back", "%s has lost messages between processes", self.url.shown)
+            return self._missed
         elif revived:
             # Told of as dead while it was only slow: what was for it is lost.
             self.rated(logging.WARNING, "revived", "this process was thought to be dead: it was too slow for its lease")
@@ -204,11 +210,13 @@ class RedisBackplane(Listening):
             if not self._up.is_set():
                 await asyncio.sleep(pause * random.uniform(0.75, 1.25))
                 pause = min(pause * 2, _LONGEST_PAUSE)
-            was_up = self._up.is_set()
+            was_up, joined = self._up.is_set(), bool(self.epoch)
             try:
                 if not was_up:
                     await self._hang_up()
                 lost = await self._join()
+                if not was_up and joined and lost is None and not await self._guarded(self._reader.still_there):
+                    lost = self._missed
             except Exception as exc:  # whatever it is: the lease has to be renewed
                 self.lost(exc)
                 continue
@@ -266,15 +274,17 @@ class RedisBackplane(Listening):
                 self.lost(exc)
                 raise
 
-    async def _guarded(self, work: Callable[[Any], Awaitable[_T]]) -> _T:
-        """Awaits work; what says that Redis is lost becomes BackplaneLost."""
+    async def _guarded(self, work: Callable[[Any], Awaitable[_T]], *, shared: bool = False) -> _T:
+        """Awaits work; what says that Redis is lost becomes BackplaneLost. Of keys that all processes ``shared``,
+        without which none can do anything, every refusal says that."""
         from redis import exceptions
 
         try:
             return await work(self._client)
         except exceptions.ResponseError as exc:
-            if Refused.lasts(exc):
-                raise BackplaneLost(self._text(exc)) from exc
+            if shared or Refused.lasts(exc):
+                hint = f" (are the keys {{{self.prefix}}}:* of another program?)" if "WRONGTYPE" in str(exc) else ""
+                raise BackplaneLost(self._text(exc) + hint) from exc
             raise
         except (exceptions.RedisError, OSError) as exc:
             raise BackplaneLost(self._text(exc)) from exc

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -31,6 +31,7 @@ class Reader:
         self._backplane = backplane
         self.at_all = 0
         self.at_inbox = 0
+        self._last: dict[bytes, bytes] | None = None
         self._turn = 0
         self._seen: dict[tuple[bool, str], int] = {}
 
@@ -38,12 +39,31 @@ class Reader:
         """Another process begins."""
         self._seen.clear()
         self.at_all = self.at_inbox = 0
+        self._last = None
 
     def begin(self, newest: int, *, first: bool) -> None:
         """From here on, where what is kept is new; the inbox is read whole, somebody may have been faster."""
         self._turn += 1
+        self._last = None
         self.at_all = newest
         self.at_inbox = 0
+
+    def went_back(self, newest: int, at_all: int, newest_inbox: int, at_inbox: int) -> bool:
+        """Whether what is kept ends before what had been read already: then it begins anew from there. Redis came back
+        with less than it had, or somebody else has written into a stream."""
+        if at_all <= newest and at_inbox <= newest_inbox:
+            return False
+        self.begin(newest, first=False)
+        return True
+
+    async def still_there(self, client: Any) -> bool:
+        """Whether the last message to all that was read is what is kept under its number, or was never read here.
+        A Redis that was started again, or another one in its place, may have less than there was, and others may have
+        told more since: numbers alone do not show it."""
+        if self._last is None:
+            return True
+        id = f"{self.at_all}-0"
+        return [fields for _, fields in await client.xrange(self._backplane.key_all, id, id)] == [self._last]
 
     async def run(self) -> None:
         """Reads until it is cancelled."""
@@ -63,7 +83,9 @@ class Reader:
             for stream, entries in found or ():
                 to_all = stream == backplane.key_all.encode()
                 for id, fields in entries:
-                    self._take(to_all, int(id.partition(b"-")[0]), fields)
+                    number, _, second = id.partition(b"-")
+                    # Ours are all N-0; behind another one the reading goes on with the next number.
+                    self._take(to_all, int(number) + (second != b"0"), fields)
             if found:
                 await asyncio.sleep(0)
 
@@ -72,13 +94,14 @@ class Reader:
         expected = (self.at_all if to_all else self.at_inbox) + 1
         if to_all:
             self.at_all = number
+            self._last = fields
         else:
             self.at_inbox = number
         if number != expected:
             backplane.rated(logging.WARNING, "gap", "messages between processes were lost: this one was too slow")
             backplane._missed()
         if (dead := fields.get(b"x")) is not None:
-            name = dead.decode()
+            name = dead.decode("utf-8", "replace")
             self._seen.pop((True, name), None)
             self._seen.pop((False, name), None)
             backplane.buried(name)

@@ -34,7 +34,10 @@ local function add(stream, name, most, field, value)
   local n = redis.call('HINCRBY', KEYS[1], name, 1)
   local done = redis.pcall('XADD', stream, 'MAXLEN', '~', most, n .. '-0', field, value)
   if type(done) == 'table' and done.err then
-    if not string.find(done.err, 'equal or smaller') then error(done.err) end
+    -- Somebody else has written there: what is left of it is no use to anybody.
+    if not string.find(done.err, 'equal or smaller') and not string.find(done.err, 'WRONGTYPE') then
+      error(done.err)
+    end
     redis.call('DEL', stream)
     redis.call('XADD', stream, n .. '-0', field, value)
   end
@@ -57,6 +60,13 @@ JOIN = Script(
     + _ADD
     + _BURIAL
     + """
+-- Whether somebody else has written into a stream: it is of another kind, or ahead of its number.
+local function spoilt(stream, name)
+  local found = redis.pcall('XREVRANGE', stream, '+', '-', 'COUNT', 1)
+  if found.err then return string.find(found.err, 'WRONGTYPE') end
+  return found[1] and (not string.find(found[1][1], '-0$')
+    or tonumber(string.sub(found[1][1], 1, -3)) > tonumber(redis.call('HGET', KEYS[1], name) or 0))
+end
 -- KEYS state workers dead all inbox; ARGV me lease token most inbox-prefix inbox-ttl read
 local epoch = redis.call('HGET', KEYS[1], 'epoch')
 if not epoch then
@@ -67,15 +77,21 @@ end
 local revived = redis.call('ZREM', KEYS[3], ARGV[1])
 redis.call('ZADD', KEYS[2], now + ARGV[2], ARGV[1])
 redis.call('HSETNX', KEYS[1], 'in:' .. ARGV[1], 0)
+if spoilt(KEYS[5], 'in:' .. ARGV[1]) then redis.call('DEL', KEYS[5]) end
+if spoilt(KEYS[4], 'all') then
+  redis.call('DEL', KEYS[4])
+  add(KEYS[4], 'all', ARGV[4], 'g', '')
+end
 redis.pcall('XTRIM', KEYS[5], 'MINID', (ARGV[7] + 1) .. '-0')
 redis.call('PEXPIRE', KEYS[5], ARGV[6])
 for _, name in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now)) do
   bury(name, KEYS[4], ARGV[4], ARGV[5])
 end
-return {epoch, redis.call('HGET', KEYS[1], 'all') or '0', revived}
+return {epoch, redis.call('HGET', KEYS[1], 'all') or '0', redis.call('HGET', KEYS[1], 'in:' .. ARGV[1]), revived}
 """
 )
-"""Takes or renews a lease, and buries those whose lease is over: epoch, number of the last message to all, revived."""
+"""Takes or renews a lease, and buries those whose lease is over: epoch, number of the
+last message to all and of the last one to this process, revived."""
 
 LEAVE = Script(
     _NOW

@@ -95,9 +95,9 @@ class Writer:
                 found += await asyncio.gather(*some, return_exceptions=True)
         else:
             found = await self._together(calls)
-        for outcome in found:
+        for (script, *_), outcome in zip(calls, found, strict=True):
             if isinstance(outcome, BaseException):
-                self._judge(outcome)
+                self._judge(outcome, script is scripts.SEND)
 
     async def _together(self, calls: list[tuple[scripts.Script, list[str], list[Any]]]) -> list[Any]:
         from redis.exceptions import NoScriptError, ResponseError
@@ -116,10 +116,11 @@ class Writer:
                     found[at] = exc
         return found
 
-    def _judge(self, exc: BaseException) -> None:
+    def _judge(self, exc: BaseException, shared: bool) -> None:
+        """Raises it if it is about more than one log: messages go through keys that all processes ``shared``."""
         from redis.exceptions import ResponseError
 
-        if not isinstance(exc, ResponseError) or Refused.lasts(exc):
+        if shared or not isinstance(exc, ResponseError) or Refused.lasts(exc):
             raise exc
         said = str(exc).partition("\n")[0][:200]
         self._backplane.rated(logging.ERROR, "refused", "Redis refuses something that was to be kept: %s", said)
