@@ -9,7 +9,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from test_readme import folder, free_port  # noqa: F401
+from ports import free_port
+from test_readme import folder  # noqa: F401
 
 from headrace.bench import report as reports
 from headrace.bench._tally import ERROR_KINDS

@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from test_readme import free_port
+from ports import free_port
 
 import headrace
 from headrace.limits import Limits

@@ -6,12 +6,12 @@ import re
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from ports import free_port
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -44,12 +44,6 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from hosting.metrics_support import fetch, parsed
-from hosting.processes import ENV, META, serving
+from hosting.processes import META, serving
 
 R4, R5 = "2025-11-25", "2026-07-28"
 BOTH = "application/json, text/event-stream"
@@ -109,7 +109,7 @@ def app(tmp_path):
 
 def start(app, *options, port=0, env=None):
     """`headrace serve` of that server."""
-    return serving("app.py", "--http", f"127.0.0.1:{port}", *map(str, options), cwd=app, env={**ENV, **(env or {})})
+    return serving("app.py", "--http", f"127.0.0.1:{port}", *options, cwd=app, env=env)
 
 
 def notes(app):

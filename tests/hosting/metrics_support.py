@@ -1,9 +1,46 @@
-"""The text of a scrape, read back by Prometheus' own parser."""
+"""A server that is watched, and the text of a scrape, read back by Prometheus' own parser."""
 
 import urllib.error
 import urllib.request
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
+
+SHOP = """
+import asyncio
+import os
+from headrace import Server, ToolError
+
+app = Server("shop", version="1")
+
+
+@app.tool
+async def echo(text: str) -> str:
+    return text
+
+
+@app.tool
+async def fails() -> str:
+    raise ToolError("no")
+
+
+@app.tool
+async def slow(ms: int) -> str:
+    await asyncio.sleep(ms / 1000)
+    return "slept"
+
+
+@app.tool
+async def who() -> str:
+    return str(os.getpid())
+"""
+
+
+@pytest.fixture
+def shop(tmp_path):
+    """A directory with that server in it."""
+    (tmp_path / "shop.py").write_text(SHOP)
+    return tmp_path
 
 
 def parsed(text):

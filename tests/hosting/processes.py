@@ -1,4 +1,4 @@
-"""`headrace serve --workers` run as people run it, and plain HTTP clients for it."""
+"""`headrace serve` run as people run it, with workers or alone, and plain HTTP clients for it."""
 
 import contextlib
 import http.client
@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -63,14 +62,15 @@ META = {
 
 
 class Serving:
-    """A running supervisor: its process, its port, and what it has written."""
+    """A running `headrace serve`: its process, its port, and what it has written; ``env`` is added to the environment."""
 
     def __init__(self, *arguments, cwd, env=None):
         self.lines = []
         self.callers = []
+        self.sent = []
         self.process = subprocess.Popen(
-            [*HEADRACE, "serve", *arguments], cwd=cwd, env=env or ENV, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
-            stdout=subprocess.DEVNULL, text=True,
+            [*HEADRACE, "serve", *map(str, arguments)], cwd=cwd, env=ENV | (env or {}),
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         self.pid = self.process.pid
         self._changed = threading.Condition()
@@ -125,6 +125,7 @@ class Serving:
         return caller
 
     def send(self, signum):
+        self.sent.append(signum)
         self.process.send_signal(signum)
 
     def wait(self):
@@ -136,10 +137,21 @@ class Serving:
         self.send(signum)
         return self.wait()
 
+    def end(self):
+        """Ends it in order where it has not been told to end, by force where that takes too long."""
+        try:
+            if signal.SIGTERM not in self.sent:
+                self.send(signal.SIGTERM)
+            self.wait()
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.wait()
+        self.process.stderr.close()
+
 
 @contextlib.contextmanager
 def serving(*arguments, cwd, env=None):
-    """A supervisor that is ended with its workers, whatever happened."""
+    """One that is ended with its workers, whatever happened."""
     it = Serving(*arguments, cwd=cwd, env=env)
     try:
         yield it
@@ -156,6 +168,17 @@ def serving(*arguments, cwd, env=None):
                     os.kill(pid, signal.SIGKILL)
         it.wait()
         it.process.stderr.close()
+
+
+def refused(*arguments, cwd=None, env=None):
+    """(status, the one line) of a `headrace serve` that does not start."""
+    done = subprocess.run(
+        [*HEADRACE, "serve", *map(str, arguments)],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=cwd, env=ENV | (env or {}), timeout=60,
+    )  # fmt: skip
+    assert done.stdout == "", done
+    [line] = done.stderr.splitlines()
+    return done.returncode, line
 
 
 def body_of(name, arguments, number=1):
@@ -219,9 +242,3 @@ def gone(pid):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except OSError:
         return True
-
-
-def free_port():
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]

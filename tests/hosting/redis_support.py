@@ -9,21 +9,15 @@ import ipaddress
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
 from pathlib import Path
 
 import pytest
+from ports import free_port
 
 START = 10.0  # seconds that a server may take until it answers
-
-
-def free_port():
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]
 
 
 def certificates(directory):

@@ -85,7 +85,8 @@ def test_connections_are_dealt_out_evenly(run, workers):
         async with Site(workers) as site:
             for share in range(1, 6):
                 await site.connect(workers)
-                await until(lambda share=share: site.loads == [share] * workers)
+                await until(lambda share=share: sum(site.loads) == share * workers)
+                assert site.loads == [share] * workers
 
     run(main)
 
@@ -97,8 +98,9 @@ def test_the_one_with_the_fewest_gets_the_next(run):
             await until(lambda: site.loads == [3, 3, 3])
             site.workers[1].taker.connections -= 3
             await site.connect(3)
-            await until(lambda: site.loads == [3, 3, 3])
-            await until(lambda: len(site.workers[1].fds) == 6)
+            await until(lambda: sum(len(worker.fds) for worker in site.workers) == 12)
+            assert site.loads == [3, 3, 3]
+            assert [len(worker.fds) for worker in site.workers] == [3, 6, 3]
 
     run(main)
 
@@ -131,7 +133,8 @@ def test_one_that_does_not_take_is_passed_over(run, monkeypatch):
             await until(lambda: site.loads == [1, 1])
             await asyncio.sleep(0.05)
             await site.connect(4)
-            await until(lambda: site.loads == [1, 5])
+            await until(lambda: sum(site.loads) == 6)
+            assert site.loads == [1, 5]
 
     run(main)
 
@@ -159,6 +162,7 @@ def test_without_a_worker_connections_wait_for_one(run):
             site.workers.append(worker := Worker(site.acceptor))
             site.acceptor.add(worker.taker)
             await until(lambda: len(worker.fds) == 3)
+            assert site.loads == [3]
 
     run(main)
 
@@ -216,5 +220,6 @@ def test_no_descriptor_free_is_waited_out(run, monkeypatch, caplog):
                 for fd in held:
                     os.close(fd)
             await until(lambda: len(site.workers[0].fds) == 2)
+            assert site.loads == [2]
 
     run(main)

@@ -4,6 +4,7 @@ import asyncio
 import time
 
 import pytest
+from ports import free_port
 
 from headrace.errors import UsageError
 from headrace.hosting.backplane import RedisBackplane, redis_queue
@@ -11,7 +12,7 @@ from headrace.hosting.backplane.redis_queue import Event, Message, WriteQueue
 from headrace.hosting.backplane.redis_url import RedisUrl
 from headrace.protocol.backplane import BackplaneLost
 from hosting.backplane_support import Heard, until
-from hosting.redis_support import free_port, redis_sentinel, redis_server
+from hosting.redis_support import redis_sentinel, redis_server
 
 
 @pytest.fixture
@@ -123,6 +124,7 @@ def test_keys_that_are_flushed_under_running_processes_are_noticed(lab):
         server.ask("SCRIPT", "FLUSH")
         a.backplane.tell_all("note", b"scripts are loaded again")
         await until(lambda: b.texts[-1] == b"scripts are loaded again")
+        assert (a.emptied, b.emptied) == (1, 1)
 
     lab(body)
 

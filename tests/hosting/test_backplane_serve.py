@@ -10,9 +10,10 @@ import signal
 import time
 
 import pytest
+from ports import free_port
 
-from hosting.processes import ENV, META, eventually, serving
-from hosting.redis_support import free_port, redis_one, redis_server
+from hosting.processes import META, eventually, serving
+from hosting.redis_support import redis_one, redis_server
 
 __all__ = ("redis_one",)
 
@@ -263,7 +264,7 @@ def test_b95_workers_without_a_backplane_serve_plain_calls_and_refuse_the_rest_c
     ],
 )
 def test_wrong_values_are_one_line(app, arguments, status, said):
-    with serving("app.py", *arguments, cwd=app, env=ENV) as it:
+    with serving("app.py", *arguments, cwd=app) as it:
         assert it.wait() == status
         lines = [line for line in it.lines if line]
         assert len(lines) == 1 and said in lines[0], lines

@@ -7,12 +7,13 @@ import os
 import signal
 
 import pytest
+from ports import free_port
 
 from headrace import connect
 from headrace.errors import ConnectionClosed, HeadraceError
 from hosting.field_support import R4, R5, Peer, app, notes, scrape, start
 from hosting.metrics_support import total
-from hosting.processes import eventually, free_port
+from hosting.processes import eventually
 from hosting.redis_support import redis_one
 
 __all__ = ("app", "redis_one")

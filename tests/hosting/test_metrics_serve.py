@@ -7,16 +7,13 @@ import sys
 import time
 
 import pytest
+from ports import free_port
 
 from headrace import connect
-from hosting.metrics_support import fetch, parsed, total
-from hosting.serve_support import ENV, HEADRACE, SHOP, free_port, refused, serve
+from hosting.metrics_support import fetch, parsed, shop, total
+from hosting.processes import ENV, HEADRACE, refused, serving
 
-
-@pytest.fixture
-def shop(tmp_path):
-    (tmp_path / "shop.py").write_text(SHOP)
-    return tmp_path
+__all__ = ("shop",)
 
 
 def calls(url, *tools, **options):
@@ -32,9 +29,9 @@ def calls(url, *tools, **options):
 
 def test_an_address_of_its_own(shop):
     http, metrics = free_port(), free_port()
-    with serve("shop.py", "--http", http, "--metrics", f"127.0.0.1:{metrics}", cwd=shop) as serving:
-        serving.heard(rf"metrics on http://127\.0\.0\.1:{metrics}/metrics$")
-        serving.heard("serving shop on")
+    with serving("shop.py", "--http", http, "--metrics", f"127.0.0.1:{metrics}", cwd=shop) as it:
+        it.line(rf"metrics on http://127\.0\.0\.1:{metrics}/metrics$")
+        it.line("serving shop on")
         calls(f"http://127.0.0.1:{http}/mcp", ("echo", {"text": "a"}), ("fails", {}))
         status, text, headers = fetch(f"http://127.0.0.1:{metrics}/metrics")
         assert status == 200 and headers["Content-Type"].startswith("text/plain")
@@ -51,8 +48,8 @@ def test_an_address_of_its_own(shop):
 
 def test_lines_alone_are_counted_too(shop):
     lines, metrics = free_port(), free_port()
-    with serve("shop.py", "--tcp", lines, "--metrics", metrics, cwd=shop) as serving:
-        serving.heard("serving shop on")
+    with serving("shop.py", "--tcp", lines, "--metrics", metrics, cwd=shop) as it:
+        it.line("serving shop on")
         calls(f"tcp:127.0.0.1:{lines}", ("echo", {"text": "a"}))
         samples, _ = parsed(fetch(f"http://127.0.0.1:{metrics}/metrics")[1])
         assert total(samples, "headrace_requests_total", tool="echo", revision="2026-07-28", status="ok") == 1
@@ -76,8 +73,8 @@ def test_standard_streams_are_counted_too(shop):
 
 def test_a_path_of_the_endpoint(shop):
     http = free_port()
-    with serve("shop.py", "--http", http, "--metrics", "/numbers", "--no-health", cwd=shop) as serving:
-        serving.heard("serving shop on")
+    with serving("shop.py", "--http", http, "--metrics", "/numbers", "--no-health", cwd=shop) as it:
+        it.line("serving shop on")
         calls(f"http://127.0.0.1:{http}/mcp", ("echo", {"text": "a"}))
         samples, _ = parsed(fetch(f"http://127.0.0.1:{http}/numbers")[1])
         assert total(samples, "headrace_requests_total", tool="echo", status="ok") == 1
@@ -88,14 +85,14 @@ def test_a_path_of_the_endpoint(shop):
 def test_the_address_stays_up_while_the_server_drains(shop):
     """/readyz is 503 then, /metrics still counts, and new connections to the server are refused."""
     http, metrics = free_port(), free_port()
-    with serve("shop.py", "--http", http, "--metrics", metrics, cwd=shop) as serving:
-        serving.heard("serving shop on")
+    with serving("shop.py", "--http", http, "--metrics", metrics, cwd=shop) as it:
+        it.line("serving shop on")
 
         async def main():
             async with connect(f"http://127.0.0.1:{http}/mcp") as client:
                 call = asyncio.ensure_future(client.call_tool("slow", {"ms": 1500}))
                 await until(lambda: in_flight() == 1)
-                serving.process.send_signal(signal.SIGTERM)
+                it.send(signal.SIGTERM)
                 await until(lambda: fetch(f"http://127.0.0.1:{metrics}/readyz")[:2] == (503, "draining\n"))
                 assert fetch(f"http://127.0.0.1:{metrics}/healthz")[0] == 200
                 assert in_flight() == 1
@@ -107,7 +104,7 @@ def test_the_address_stays_up_while_the_server_drains(shop):
             return total(parsed(fetch(f"http://127.0.0.1:{metrics}/metrics")[1])[0], "headrace_requests_in_flight")
 
         asyncio.run(asyncio.wait_for(main(), 30))
-        assert serving.ended() == 0
+        assert it.wait() == 0
 
 
 async def until(check, timeout=10.0):
@@ -130,12 +127,12 @@ def test_not_ready_before_the_lifespan_is_done(tmp_path):
         "app = Server('late', version='1', lifespan=lifespan)\n"
     )
     http, metrics = free_port(), free_port()
-    with serve("late.py", "--http", http, "--metrics", metrics, cwd=tmp_path) as serving:
-        serving.heard("metrics on")
+    with serving("late.py", "--http", http, "--metrics", metrics, cwd=tmp_path) as it:
+        it.line("metrics on")
         assert fetch(f"http://127.0.0.1:{metrics}/readyz")[:2] == (503, "starting\n")
         assert fetch(f"http://127.0.0.1:{metrics}/healthz")[0] == 200
         (tmp_path / "go").touch()
-        serving.heard("serving late on")
+        it.line("serving late on")
         assert fetch(f"http://127.0.0.1:{metrics}/readyz")[0] == 200
 
 
@@ -155,8 +152,8 @@ def test_an_application_keeps_its_paths(shop):
     for arguments in (("web:app",), ("shop.py", "--beside", "web:app")):
         for typed, mine in (((), True), (("--health",), False)):
             http = free_port()
-            with serve(*arguments, "--http", http, "--metrics", "/metrics", *typed, cwd=shop) as serving:
-                serving.heard("serving .* on")
+            with serving(*arguments, "--http", http, "--metrics", "/metrics", *typed, cwd=shop) as it:
+                it.line("serving .* on")
                 body = fetch(f"http://127.0.0.1:{http}/healthz")[1]
                 assert body == ("mine /healthz" if mine else "ok\n")
                 assert fetch(f"http://127.0.0.1:{http}/other")[1] == "mine /other"

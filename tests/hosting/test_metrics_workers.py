@@ -8,6 +8,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
+from ports import free_port
 
 from headrace import connect
 from headrace.hosting.control import Line, pair
@@ -16,16 +17,12 @@ from headrace.hosting.metrics import Metrics
 from headrace.hosting.metrics_page import Unreadable
 from headrace.hosting.metrics_workers import Collecting, asking_supervisor, telling
 from headrace.mux import BUCKETS
-from hosting.metrics_support import fetch, parsed, total
-from hosting.serve_support import SHOP, free_port, serve
+from hosting.metrics_support import fetch, parsed, shop, total
+from hosting.processes import serving
+
+__all__ = ("shop",)
 
 REQUESTS = "headrace_requests_total"
-
-
-@pytest.fixture
-def shop(tmp_path):
-    (tmp_path / "shop.py").write_text(SHOP)
-    return tmp_path
 
 
 def scrape(port):
@@ -81,8 +78,8 @@ def test_sums_of_workers_survive_them(shop):
             samples = await asyncio.to_thread(scrape, metrics)
             assert total(samples, REQUESTS, tool="echo", status="ok") == 21
 
-    with serve("shop.py", "--http", http, "--metrics", metrics, "--workers", 2, cwd=shop) as serving:
-        serving.heard("serving shop on")
+    with serving("shop.py", "--http", http, "--metrics", metrics, "--workers", 2, cwd=shop) as it:
+        it.line("serving shop on")
         asyncio.run(asyncio.wait_for(main(), 50))
 
 
@@ -95,14 +92,14 @@ def test_a_rolled_worker_tells_all_it_has_counted(shop):
             for _ in range(7):
                 await client.call_tool("echo", {"text": "a"})
         process.send_signal(signal.SIGHUP)
-        await until(lambda: any("replaced" in line for line in serving.lines))
+        await until(lambda: any("replaced" in line for line in it.lines))
         samples = await asyncio.to_thread(scrape, metrics)
         assert total(samples, REQUESTS, tool="echo", status="ok") == 7
         assert total(samples, "headrace_worker_restarts_total") == 0
 
-    with serve("shop.py", "--http", http, "--metrics", metrics, "--workers", 1, cwd=shop) as serving:
-        serving.heard("serving shop on")
-        asyncio.run(asyncio.wait_for(main(serving.process), 50))
+    with serving("shop.py", "--http", http, "--metrics", metrics, "--workers", 1, cwd=shop) as it:
+        it.line("serving shop on")
+        asyncio.run(asyncio.wait_for(main(it.process), 50))
 
 
 def test_a_path_of_the_endpoint_shows_all_workers(shop):
@@ -119,8 +116,8 @@ def test_a_path_of_the_endpoint_shows_all_workers(shop):
                 assert total(samples, "headrace_workers") == 2
             assert (await asyncio.to_thread(fetch, f"{url}/readyz"))[0] == 200
 
-    with serve("shop.py", "--http", http, "--metrics", "/numbers", "--workers", 2, cwd=shop) as serving:
-        serving.heard("serving shop on")
+    with serving("shop.py", "--http", http, "--metrics", "/numbers", "--workers", 2, cwd=shop) as it:
+        it.line("serving shop on")
         asyncio.run(asyncio.wait_for(main(), 50))
 
 
@@ -139,10 +136,10 @@ def test_the_page_stays_up_while_workers_drain(shop):
             assert total(samples, "headrace_requests_in_flight") == 1
             assert (await call).text == "slept"
 
-    with serve("shop.py", "--http", http, "--metrics", metrics, "--workers", 2, cwd=shop) as serving:
-        serving.heard("serving shop on")
-        asyncio.run(asyncio.wait_for(main(serving.process), 50))
-        assert serving.ended() == 0
+    with serving("shop.py", "--http", http, "--metrics", metrics, "--workers", 2, cwd=shop) as it:
+        it.line("serving shop on")
+        asyncio.run(asyncio.wait_for(main(it.process), 50))
+        assert it.wait() == 0
 
 
 # --- the parts, on a line of their own ------------------------------------------------------------------

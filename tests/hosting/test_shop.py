@@ -8,7 +8,8 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from chaos.machines import Hosted, Redis, free_port
+from chaos.machines import Hosted, Redis
+from ports import free_port
 from prometheus_client.parser import text_string_to_metric_families
 
 from headrace import connect

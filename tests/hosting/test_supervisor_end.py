@@ -115,4 +115,4 @@ def test_a_blocked_worker_ends_too_when_its_supervisor_is_killed(app):
         eventually(lambda: seized(app) == workers)
         it.process.kill()
         it.process.wait()
-        eventually(lambda: all(gone(pid) for pid in workers))
+        assert eventually(lambda: all(gone(pid) for pid in workers), "the end of the workers")

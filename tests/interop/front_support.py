@@ -11,8 +11,9 @@ import time
 from pathlib import Path
 
 import pytest
+from ports import free_port
 
-from interop.support import TOP, free_port
+from interop.support import TOP
 
 DEPLOY = TOP / "docs" / "deploy"
 

@@ -12,6 +12,8 @@ import sys
 import time
 from pathlib import Path
 
+from ports import free_port
+
 import headrace
 
 HERE = Path(__file__).resolve().parent
@@ -49,13 +51,6 @@ def run_lines(command, *, timeout=55, env=None):
     )
     assert done.returncode == 0, f"exit status {done.returncode}\n{done.stderr.decode()[-4000:]}"
     return done.stdout.splitlines()
-
-
-def free_port():
-    """A port of the loopback address that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def read_line(stream, seconds=20):

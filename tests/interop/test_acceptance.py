@@ -8,8 +8,9 @@ import subprocess
 import sys
 
 import pytest
+from ports import free_port
 
-from interop.support import EVERYTHING, HEADRACE, HERE, TOP, end, free_port, hosted, serve_command, wait_for_port
+from interop.support import EVERYTHING, HEADRACE, HERE, TOP, end, hosted, serve_command, wait_for_port
 
 pytestmark = pytest.mark.interop
 

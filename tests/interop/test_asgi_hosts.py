@@ -12,10 +12,11 @@ import urllib.error
 import urllib.request
 
 import pytest
+from ports import free_port
 
 from headrace import connect
 from interop import exercise
-from interop.support import HERE, SOURCE, TOP, end, free_port, read_line, run_json, wait_for_port
+from interop.support import HERE, SOURCE, TOP, end, read_line, run_json, wait_for_port
 
 pytestmark = pytest.mark.interop
 

@@ -5,10 +5,11 @@ import json
 import subprocess
 
 import pytest
+from ports import free_port
 
 from headrace import connect
 from interop.fastmcp_hosts import ENVIRONMENT, SERVER, Raw, begin, call, command, hosted
-from interop.support import end, free_port, wait_for_port
+from interop.support import end, wait_for_port
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 

@@ -18,10 +18,11 @@ from pathlib import Path
 
 import pytest
 from hosting.redis_support import redis_server
+from ports import free_port
 from test_cli_front import ACTIVATE, CALL, HEADERS
 
 from interop.front_support import DEPLOY, deployed
-from interop.support import SOURCE, TOP, free_port
+from interop.support import SOURCE, TOP
 
 pytestmark = pytest.mark.interop
 

@@ -230,4 +230,6 @@ def test_no_call_behind_a_proxy_fails_while_workers_are_replaced(target, tmp_pat
         with working(kept_client(port, cert), threads=4) as done:
             more(done, 50)
             roll(process)
+            before = done[0]
             more(done, 50)
+            assert done[0] >= before + 50

@@ -8,8 +8,9 @@ import signal
 import subprocess
 
 import pytest
+from ports import free_port
 
-from interop.support import SOURCE, TOP, free_port, hosted, wait_for_port
+from interop.support import SOURCE, TOP, hosted, wait_for_port
 
 pytestmark = pytest.mark.interop
 

@@ -5,9 +5,10 @@ import os
 import subprocess
 
 import pytest
+from ports import free_port
 
 from headrace import RpcError, connect
-from interop.support import EVERYTHING, NODE_PACKAGES, end, free_port, wait_for_port
+from interop.support import EVERYTHING, NODE_PACKAGES, end, wait_for_port
 
 pytestmark = pytest.mark.interop
 

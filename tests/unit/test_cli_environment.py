@@ -44,12 +44,12 @@ def place(tmp_path):
 )  # fmt: skip
 def test_a_wrong_value_names_its_variable(place, variables, arguments, text):
     env = ENV | {f"HEADRACE_{name}": value for name, value in variables.items()}
-    plain_failure(headrace("serve", "t.py", *arguments, cwd=place, env=env), 2, text)
+    assert plain_failure(headrace("serve", "t.py", *arguments, cwd=place, env=env), 2, text)
 
 
 def test_an_asgi_application_has_no_callers_to_bound(place):
     done = headrace("serve", "t:web", "--http", "0", "--rate-limit", "5", cwd=place)
-    plain_failure(done, 2, "--rate-limit is for MCP servers")
+    assert plain_failure(done, 2, "--rate-limit is for MCP servers")
 
 
 def test_options_come_from_the_environment_and_what_is_typed_counts(run, place, monkeypatch):

@@ -106,8 +106,8 @@ def test_no_bytes_do_more_than_be_refused(data):
     for whole in (SIGNATURE + data, SIGNATURE + b"\x21" + data, v2(extras=data)[:16] + data, data):
         try:
             if len(whole) >= 16 and whole.startswith(SIGNATURE):
-                parse_v2(whole)
-            parse_v1(b"PROXY " + data + b"\r\n")
+                assert isinstance(parse_v2(whole), Announced)
+            assert isinstance(parse_v1(b"PROXY " + data + b"\r\n"), Announced)
         except ProxyHeaderError:
             continue
 

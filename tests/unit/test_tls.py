@@ -215,6 +215,7 @@ def test_an_end_that_is_not_confirmed_is_an_end(run, tmp_path):
             peers = [await asyncio.to_thread(silent) for _ in range(3)]
             await place.settled(lambda: place.listener.connections == 3)
             await place.settled(lambda: place.listener.connections == 0)
+            assert all(peer.fileno() >= 0 for peer in peers)  # none of them has closed
             for peer in peers:
                 peer.close()
 
