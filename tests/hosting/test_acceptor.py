@@ -6,9 +6,9 @@ import socket
 
 import pytest
 
-from headrace.hosting import acceptor as module
-from headrace.hosting.acceptor import Acceptor, Taker
-from headrace.hosting.control import Line, pair
+from headrace.hosting.workers import acceptor as module
+from headrace.hosting.workers.acceptor import Acceptor, Taker
+from headrace.hosting.workers.line import Line, pair
 
 
 class Worker:

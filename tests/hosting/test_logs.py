@@ -176,7 +176,7 @@ def test_the_trace_is_named_where_there_is_one(run, lines):
 
 
 def test_workers_are_named(lines, monkeypatch):
-    monkeypatch.setattr("headrace.hosting.worker._current", SimpleNamespace(index=3))
+    monkeypatch.setattr("headrace.hosting.workers.worker._current", SimpleNamespace(index=3))
     record = log.makeRecord("shop", logging.INFO, __file__, 1, "hello", (), None)
     assert RequestFilter().filter(record)
     assert json.loads(JsonFormatter().format(record))["worker"] == 3

@@ -11,11 +11,11 @@ import pytest
 from ports import free_port
 
 from headrace import connect
-from headrace.hosting.control import Line, pair
 from headrace.hosting.health import SupervisorHealth, WorkerHealth
 from headrace.hosting.metrics import Metrics
 from headrace.hosting.metrics_page import Unreadable
 from headrace.hosting.metrics_workers import Collecting, asking_supervisor, telling
+from headrace.hosting.workers.line import Line, pair
 from headrace.mux import BUCKETS
 from hosting.metrics_support import fetch, parsed, shop, total
 from hosting.processes import serving

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from headrace.hosting import worker_cpus
-from headrace.hosting.worker_cpus import _quota, cpus, usable_cpus
+from headrace.hosting.workers import cpus as worker_cpus
+from headrace.hosting.workers.cpus import _quota, cpus, usable_cpus
 
 
 @pytest.fixture

@@ -48,7 +48,7 @@ def command(ctx: click.Context, /, target: str, **options: Any) -> int:
         raise click.UsageError("serve takes a TARGET, not a command behind '--'", ctx)
     plan = Plan(ctx, target, options)
     if FD_VARIABLE in os.environ:
-        from headrace.hosting.worker import current
+        from headrace.hosting.workers.worker import current
 
         plan.worker = current()
     for group in GROUPS:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from headrace.transports.health import Health
 
 if TYPE_CHECKING:
-    from headrace.hosting.supervisor import Supervisor
-    from headrace.hosting.worker import Worker
+    from headrace.hosting.workers.supervisor import Supervisor
+    from headrace.hosting.workers.worker import Worker
 
 __all__ = ("SupervisorHealth", "WorkerHealth")
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from headrace.hosting.facts import known_name, session_tag, target_kind
-from headrace.hosting.worker import current as current_worker
+from headrace.hosting.workers.worker import current as current_worker
 from headrace.mux.observer import Observer
 
 if TYPE_CHECKING:

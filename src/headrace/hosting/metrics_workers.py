@@ -1,6 +1,6 @@
 """Metrics of several processes: workers tell their supervisor what they count, and it shows the sums.
 
-Messages on the line between them (:mod:`headrace.hosting.control`): ``figures`` (a worker's, every second what
+Messages on the line between them (:mod:`headrace.hosting.workers.line`): ``figures`` (a worker's, every second what
 changed, and once more when it ends), ``collect`` (asks a worker for all of its figures), ``metrics`` (asks the
 supervisor for the text, for a page that a worker serves).
 """
@@ -12,14 +12,14 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from headrace.hosting.control import LineLost
 from headrace.hosting.metrics import Metrics, Totals
 from headrace.hosting.metrics_page import Unreadable, text_of
+from headrace.hosting.workers.line import LineLost
 
 if TYPE_CHECKING:
-    from headrace.hosting.control import Line
-    from headrace.hosting.supervisor import Supervisor
-    from headrace.hosting.worker_process import WorkerProcess
+    from headrace.hosting.workers.line import Line
+    from headrace.hosting.workers.process import WorkerProcess
+    from headrace.hosting.workers.supervisor import Supervisor
 
 __all__ = ("Collecting", "asking_supervisor", "telling")
 

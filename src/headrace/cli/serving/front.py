@@ -17,7 +17,7 @@ from headrace.cli.serving.plan import Group, Plan
 from headrace.transports import systemd
 
 if TYPE_CHECKING:
-    from headrace.hosting.supervisor import Supervisor
+    from headrace.hosting.workers.supervisor import Supervisor
 
 __all__ = ("group",)
 

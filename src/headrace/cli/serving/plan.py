@@ -18,8 +18,8 @@ from headrace.cli.options import source_of
 if TYPE_CHECKING:
     from headrace.cli.guest import AsgiGuest, Guest
     from headrace.hosting.metrics import Metrics
-    from headrace.hosting.supervisor import Supervisor
-    from headrace.hosting.worker import Worker
+    from headrace.hosting.workers.supervisor import Supervisor
+    from headrace.hosting.workers.worker import Worker
     from headrace.server.app import Server
     from headrace.transports.health import Health
 

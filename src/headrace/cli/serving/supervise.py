@@ -29,9 +29,9 @@ def command_line() -> list[str]:
 def supervise(plan: Plan, groups: Sequence[Group]) -> int:
     """Runs the workers until a signal ends them; gives the exit status. Raises Failure, click.UsageError."""
     from headrace.errors import UsageError
-    from headrace.hosting.binding import bind
-    from headrace.hosting.supervisor import StartFailed, Supervisor
-    from headrace.hosting.supervisor_signals import signals
+    from headrace.hosting.workers.binding import bind
+    from headrace.hosting.workers.signals import signals
+    from headrace.hosting.workers.supervisor import StartFailed, Supervisor
     from headrace.limits import DEFAULT
     from headrace.transports.run import loop_factory
 

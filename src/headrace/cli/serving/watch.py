@@ -13,7 +13,7 @@ from headrace.cli.serving.plan import Group, Plan
 
 if TYPE_CHECKING:
     from headrace.hosting.metrics import Metrics
-    from headrace.hosting.supervisor import Supervisor
+    from headrace.hosting.workers.supervisor import Supervisor
 
 __all__ = ("group",)
 

@@ -13,7 +13,7 @@ from headrace.cli.serving.plan import Group, Plan
 __all__ = ("FD_VARIABLE", "group")
 
 FD_VARIABLE = "HEADRACE_WORKER_FD"
-"""Of :mod:`headrace.hosting.worker`, which is imported where it is set."""
+"""Of :mod:`headrace.hosting.workers.worker`, which is imported where it is set."""
 
 MOST = 512
 
@@ -25,7 +25,7 @@ class _Count(click.ParamType[int]):
         if isinstance(value, int):
             return value
         if value == "auto":
-            from headrace.hosting.worker_cpus import usable_cpus
+            from headrace.hosting.workers.cpus import usable_cpus
 
             return usable_cpus()
         if not value.isascii() or not value.isdigit() or not 1 <= int(value) <= MOST:
@@ -85,7 +85,7 @@ class _Workers(Group):
         if not hasattr(socket, "send_fds"):
             raise plan.wrong("workers", "needs a system where processes can pass connections to each other")
         if options["pin_cpus"]:
-            from headrace.hosting.worker_cpus import PINNING
+            from headrace.hosting.workers.cpus import PINNING
 
             if not PINNING:
                 raise plan.wrong("pin_cpus", "is not possible on this system")
@@ -103,7 +103,7 @@ class _Workers(Group):
         if options["max_requests"] is not None:
             plan.worker.max_requests = options["max_requests"] + random.randint(0, options["max_requests_jitter"])
         if options["pin_cpus"]:
-            from headrace.hosting.worker_cpus import pin
+            from headrace.hosting.workers.cpus import pin
 
             pin(plan.worker.index)
 

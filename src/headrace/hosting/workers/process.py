@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from headrace.hosting.acceptor import Taker
-from headrace.hosting.control import Line, pair
-from headrace.hosting.figures import Figures
-from headrace.hosting.worker import AT_VARIABLE, FD_VARIABLE, INDEX_VARIABLE
+from headrace.hosting.workers.acceptor import Taker
+from headrace.hosting.workers.figures import Figures
+from headrace.hosting.workers.line import Line, pair
+from headrace.hosting.workers.worker import AT_VARIABLE, FD_VARIABLE, INDEX_VARIABLE
 
 __all__ = ("WorkerProcess",)
 
@@ -28,7 +28,7 @@ class WorkerProcess:
     """A worker, started by its constructor. Raises OSError where it cannot be.
 
     :param command: what runs it.
-    :param places: the listening sockets, see :class:`headrace.hosting.worker.Place`.
+    :param places: the listening sockets, see :class:`headrace.hosting.workers.worker.Place`.
     :param environment: variables beside those that this process has; the service manager's are ours alone.
     :param directory: where it runs, by its name as it is now; None: where this process does.
     :param on_exit: called once with this, when the process has ended and all that it said has been handled.

@@ -27,7 +27,7 @@ class Bound:
 
     @property
     def place(self) -> tuple[str, int, Any]:
-        """As :class:`headrace.hosting.worker.Place` takes it."""
+        """As :class:`headrace.hosting.workers.worker.Place` takes it."""
         name = self.sock.getsockname()
         if isinstance(name, bytes):
             name = name.decode().replace("\0", "@", 1)

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from headrace.hosting.control import Line, LineLost, pair
+from headrace.hosting.workers.line import Line, LineLost, pair
 
 
 async def until(condition):

@@ -1,8 +1,8 @@
 """Several processes of one server: started, kept alive, replaced without a refused connection, ended together.
 
 The supervisor never imports the server. It binds the addresses, accepts the connections and passes them on
-(:mod:`headrace.hosting.acceptor`); its workers are fresh processes of one command
-(:mod:`headrace.hosting.worker_process`), each on a line (:mod:`headrace.hosting.control`).
+(:mod:`headrace.hosting.workers.acceptor`); its workers are fresh processes of one command
+(:mod:`headrace.hosting.workers.process`), each on a line (:mod:`headrace.hosting.workers.line`).
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import signal
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
-from headrace.hosting.acceptor import Acceptor
-from headrace.hosting.binding import Bound
-from headrace.hosting.figures import Figures, describe_exit
-from headrace.hosting.worker_process import WorkerProcess
+from headrace.hosting.workers.acceptor import Acceptor
+from headrace.hosting.workers.binding import Bound
+from headrace.hosting.workers.figures import Figures, describe_exit
+from headrace.hosting.workers.process import WorkerProcess
 from headrace.protocol.seal import SECRET_VARIABLE
 
 __all__ = ("StartFailed", "Supervisor")
@@ -50,8 +50,8 @@ class Supervisor:
     """Runs ``count`` workers. Made on the loop that it runs on.
 
     :param command: the program of a worker and its arguments; it has to serve, by functions of headrace, inside of
-        :meth:`headrace.hosting.worker.Worker.run`, as ``headrace serve`` does.
-    :param bound: see :func:`headrace.hosting.binding.bind`.
+        :meth:`headrace.hosting.workers.worker.Worker.run`, as ``headrace serve`` does.
+    :param bound: see :func:`headrace.hosting.workers.binding.bind`.
     :param grace: seconds that a worker has to answer what is in flight when it ends.
     :param start_timeout: seconds within which a worker has to be ready.
     :param hang_timeout: seconds without a turn of its loop after which a worker is killed; None: never.

@@ -16,7 +16,7 @@ import socket
 from collections import deque
 from typing import Any, NamedTuple
 
-from headrace.hosting.control import Line
+from headrace.hosting.workers.line import Line
 
 __all__ = ("Acceptor", "Given", "Taker")
 

@@ -21,7 +21,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import UsageError
-from headrace.hosting.control import Line
+from headrace.hosting.workers.line import Line
 from headrace.transports.intake import Name, offer
 
 if TYPE_CHECKING:

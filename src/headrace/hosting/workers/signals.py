@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from headrace.hosting.supervisor import Supervisor
+    from headrace.hosting.workers.supervisor import Supervisor
 
 __all__ = ("signals",)
 
