@@ -138,7 +138,7 @@ chaos: build $(VENV)/.ready-test
 # What a server holds must come back to where it was. In `make test` for three minutes, beside the others.
 SECONDS ?= 3600
 soak: build $(VENV)/.ready-test
-	@PYTHONPATH=tests $(NICE) $(PY) -m soak $(SECONDS) $(CALLERS)
+	@PYTHONPATH=tests $(PY) -m soak $(SECONDS) $(CALLERS)
 
 bench: build $(VENV)/.ready-test peers
 	@$(PY) -m pytest -q -n0 -p no:cacheprovider benchmarks/micro_codec.py --benchmark-max-time=0.3 --benchmark-min-rounds=3 \

@@ -11,7 +11,7 @@ from hosting.processes import Serving
 from hosting.redis_support import RedisServer
 
 TARGET = Path(__file__).with_name("target.py")
-START = 30.0
+START = 120.0
 """Seconds that anything has to start or to end."""
 
 
