@@ -223,3 +223,59 @@ def test_no_descriptor_free_is_waited_out(run, monkeypatch, caplog):
             assert site.loads == [2]
 
     run(main)
+
+
+def test_one_that_has_all_it_can_have_gets_no_more_and_all_others_wait(run):
+    async def main():
+        async with Site(2) as site:
+            for worker in site.workers:
+                worker.taker.room = 3
+            await site.connect(10)
+            await until(lambda: site.loads == [3, 3])
+            await asyncio.sleep(0.05)
+            assert site.loads == [3, 3]
+            site.acceptor.ended(site.workers[0].taker, 2)
+            await until(lambda: len(site.workers[0].fds) == 5)
+            assert site.loads == [3, 3]
+
+    run(main)
+
+
+def test_what_one_has_no_descriptors_for_goes_to_another(run):
+    async def main():
+        async with Site(2) as site:
+            full, other = site.workers
+            full.waits = True
+            await site.connect(4)
+            await until(lambda: len(full.fds) == len(other.fds) == 2)
+            site.acceptor.took(full.taker, 1)
+            site.acceptor.short(full.taker, 1)
+            await until(lambda: len(other.fds) == 3)
+            assert site.loads == [1, 3]
+            await site.connect(1)
+            await until(lambda: len(other.fds) == 4)  # for now it gets nothing
+            site.acceptor.ended(other.taker, 4)
+            await until(lambda: not full.taker.shut_until)
+            full.waits = False
+            await site.connect(2)
+            await until(lambda: len(full.fds) + len(other.fds) == 8)
+
+    run(main)
+
+
+def test_some_descriptors_stay_free_for_other_things(run, monkeypatch):
+    monkeypatch.setattr(module, "room", lambda: 5)
+
+    async def main():
+        async with Site(1) as site:
+            site.workers[0].waits = True
+            await site.connect(12)
+            await until(lambda: len(site.workers[0].fds) == 5)
+            await asyncio.sleep(0.05)
+            assert site.loads == [5] and not site.acceptor.waiting
+            site.acceptor.took(site.workers[0].taker, 5)
+            await until(lambda: len(site.workers[0].fds) == 10)
+            site.acceptor.took(site.workers[0].taker, 5)
+            await until(lambda: len(site.workers[0].fds) == 12)
+
+    run(main)

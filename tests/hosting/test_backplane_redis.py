@@ -385,6 +385,17 @@ def test_b96_what_redis_lost_while_it_was_away_is_noticed_though_others_have_tol
     lab(body)
 
 
+def test_a_record_that_somebody_else_has_written_is_none(lab):
+    async def body(server, a, b):
+        server.ask("SET", a.backplane._record("one"), "a string")
+        server.ask("HSET", a.backplane._record("two"), b"\xff", b"x")
+        assert await a.backplane.parts("one") == {}
+        assert list((await a.backplane.parts("two")).values()) == [b"x"]
+        assert a.backplane.available
+
+    lab(body)
+
+
 def test_redis_without_memory_is_lost_until_it_has_some(lab):
     async def body(server, a, b):
         server.ask("CONFIG", "SET", "maxmemory", "1")

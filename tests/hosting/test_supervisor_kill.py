@@ -1,14 +1,17 @@
 """Workers are killed under load: new connections are never refused, and only what was in flight on the dead one fails."""
 
 import collections
+import contextlib
 import http.client
 import os
 import signal
+import socket
 import threading
 import time
 
 import pytest
 
+from hosting import processes
 from hosting.processes import APP, Caller, eventually, seized, serving
 
 
@@ -126,3 +129,20 @@ def test_while_no_worker_is_there_connections_wait(app):
         os.kill(pid, signal.SIGKILL)
         caller = it.caller().connect()
         assert caller.call() not in (pid, None)
+
+
+def test_connections_beyond_the_descriptors_of_all_workers_wait_and_end_nobody(app, monkeypatch):
+    """More connections than all may open: workers and supervisor go on, and those that wait are served in the end."""
+    monkeypatch.setattr(processes, "HEADRACE", ["sh", "-c", 'ulimit -n 96; exec "$@"', "sh", *processes.HEADRACE])
+    with serving("app.py", "--http", "127.0.0.1:0", "--workers", "2", cwd=app) as it, contextlib.ExitStack() as held:
+        workers = it.workers
+        idle = [held.enter_context(socket.create_connection(("127.0.0.1", it.port))) for _ in range(250)]
+        caller = it.caller().connect()
+        caller.send()
+        for each in idle:
+            each.close()
+        assert caller.answer() in workers
+        assert it.children == workers
+        assert it.caller().call() in workers
+        it.stop()
+        assert "another takes its place" not in it.text

@@ -1,7 +1,10 @@
 """The line between a supervisor and a worker."""
 
 import asyncio
+import contextlib
+import errno
 import os
+import resource
 import socket
 
 import pytest
@@ -196,6 +199,99 @@ def test_too_many_descriptors_are_refused(run):
         one, other = (Line(sock) for sock in pair())
         with socket.socket() as sock, pytest.raises(ValueError, match="at most 64"):
             one.send("take", [sock.fileno()] * 65)
+        one.close()
+        other.close()
+
+    run(main)
+
+
+@contextlib.contextmanager
+def no_descriptor_free(but=0):
+    """Opens what this process may open, except for some."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    held = []
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(256, soft), hard))
+        with contextlib.suppress(OSError):
+            while True:
+                held.append(os.open(os.devnull, os.O_RDONLY))
+        for _ in range(but):
+            os.close(held.pop())
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for fd in held:
+            os.close(fd)
+
+
+def test_descriptors_for_which_there_is_no_room_are_missing_from_their_message_alone(run):
+    async def main():
+        one, other = (Line(sock) for sock in pair())
+        seen = []
+        other.on("take", seen.append)
+        read, write = os.pipe()
+        one.send("take", [write] * 3, n=1)
+        one.send("take", [write] * 2, n=2)
+        one.send("take", n=3)
+        with no_descriptor_free(but=2):
+            await until(lambda: len(seen) == 3)
+        one.send("take", [write], n=4)
+        await until(lambda: len(seen) == 4)
+        assert [(len(each.get("fds", ())), each.get("short", 0)) for each in seen] == [(2, 1), (0, 2), (0, 0), (1, 0)]
+        for fd in [read, write, *(fd for each in seen for fd in each.get("fds", ()))]:
+            os.close(fd)
+        one.close()
+        other.close()
+
+    run(main)
+
+
+def test_descriptors_that_have_to_wait_where_none_is_free_are_refused_and_nothing_is_sent(run):
+    async def main():
+        ours, theirs = pair()
+        one = Line(ours)
+        while not one.backlog:
+            one.send("long", text="x" * 50_000)
+        read, write = os.pipe()
+        with no_descriptor_free(), pytest.raises(OSError, match="open files"):
+            one.send("take", [write])
+        kinds, fds = [], []
+        other = Line(theirs)
+        other.on("long", lambda fields: kinds.append("long"))
+        other.on("take", lambda fields: (kinds.append("take"), fds.extend(fields["fds"])))
+        one.send("take", [write])
+        await until(lambda: "take" in kinds)
+        assert kinds.count("take") == len(fds) == 1
+        for fd in (read, write, *fds):
+            os.close(fd)
+        one.close()
+        other.close()
+
+    run(main)
+
+
+@pytest.mark.parametrize("number", [errno.ETOOMANYREFS, errno.ENOBUFS])
+def test_what_the_system_does_not_pass_now_is_passed_later(run, monkeypatch, number):
+    async def main():
+        one, other = (Line(sock) for sock in pair())
+        seen = []
+        other.on("take", seen.append)
+        real, left = one._write, [3]
+
+        def write_(data, fds):
+            if left[0]:
+                left[0] -= 1
+                raise OSError(number, os.strerror(number))
+            return real(data, fds)
+
+        monkeypatch.setattr(one, "_write", write_)
+        read, write = os.pipe()
+        for n in range(3):
+            assert one.send("take", [write], n=n)
+        await until(lambda: len(seen) == 3)
+        assert [each["n"] for each in seen] == [0, 1, 2] and one.open and not one.backlog
+        for fd in (read, write, *(fd for each in seen for fd in each["fds"])):
+            os.close(fd)
         one.close()
         other.close()
 

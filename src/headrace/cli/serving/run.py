@@ -23,6 +23,7 @@ def host(plan: Plan, groups: Sequence[Group], *, claimed: Any, at_terminal: bool
     """Serves ``plan.server``, with what each of ``groups`` runs around it. ``claimed`` is the claim of standard
     input and output, if these are served; ``at_terminal``: somebody sits there. Raises Failure, click.UsageError."""
     from headrace.errors import UsageError
+    from headrace.hosting.open_files import raise_limit
     from headrace.server.hosting import serve
     from headrace.transports.run import run_until_stopped, start_made
 
@@ -30,6 +31,8 @@ def host(plan: Plan, groups: Sequence[Group], *, claimed: Any, at_terminal: bool
     assert server is not None
     worker = plan.worker
     where = {name: options[name] for name in ("http", "unix", "tcp")}
+    if any(where.values()):
+        raise_limit()
 
     def ready(addresses: list[str]) -> None:
         start_made()

@@ -29,6 +29,7 @@ def command_line() -> list[str]:
 def supervise(plan: Plan, groups: Sequence[Group]) -> int:
     """Runs the workers until a signal ends them; gives the exit status. Raises Failure, click.UsageError."""
     from headrace.errors import UsageError
+    from headrace.hosting.open_files import raise_limit
     from headrace.hosting.workers.binding import bind
     from headrace.hosting.workers.signals import signals
     from headrace.hosting.workers.supervisor import StartFailed, Supervisor
@@ -38,6 +39,7 @@ def supervise(plan: Plan, groups: Sequence[Group]) -> int:
     options = plan.options
     limits = limits_of(dict(options), DEFAULT)
     where = {name: options[name] for name in ("http", "unix", "tcp")}
+    raise_limit()
 
     def ready(name: str, addresses: list[str]) -> None:
         for group in groups:

@@ -379,8 +379,15 @@ class RedisBackplane(Listening):
         return bool(await self.run_script(scripts.PART, [self._record(key)], values))
 
     async def parts(self, key: str) -> dict[str, bytes]:
-        found = await self.perform(lambda client: client.hgetall(self._record(key)))
-        return {name.decode(): value for name, value in found.items()}
+        from redis.exceptions import ResponseError
+
+        try:
+            found = await self.perform(lambda client: client.hgetall(self._record(key)))
+        except ResponseError as exc:
+            if "WRONGTYPE" not in str(exc):
+                raise
+            return {}  # somebody else's key: no record
+        return {name.decode("utf-8", "replace"): value for name, value in found.items()}
 
     async def touch(self, key: str, seconds: float) -> bool:
         return bool(await self.perform(lambda client: client.pexpire(self._record(key), _ms(seconds))))

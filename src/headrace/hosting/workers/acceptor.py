@@ -16,6 +16,7 @@ import socket
 from collections import deque
 from typing import Any, NamedTuple
 
+from headrace.hosting.open_files import room
 from headrace.hosting.workers.line import Line
 
 __all__ = ("Acceptor", "Given", "Taker")
@@ -30,6 +31,10 @@ _SLOW = 0.5
 """Seconds that a worker may leave a connection before others are preferred: it is stopped, or blocked."""
 _PAUSE = 0.1
 """Seconds without accepting when the process has no descriptor free."""
+_SHUT = 0.5
+"""Seconds in which a worker that has no descriptor free gets no connection."""
+_QUIET = 10.0
+"""Seconds between two lines of the log that say the same."""
 _NO_ROOM = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
 
 
@@ -46,6 +51,10 @@ class Taker:
 
     def __init__(self, line: Line) -> None:
         self.line = line
+        self.room = 1 << 30
+        """Connections that it can have."""
+        self.shut_until = 0.0
+        """Until when it gets none."""
         self.connections = 0
         """Open ones that it has taken."""
         self.accepted = 0
@@ -59,6 +68,11 @@ class Taker:
     def load(self) -> int:
         """Connections that it has or is about to have."""
         return self.connections + len(self.on_way)
+
+    @property
+    def takes(self) -> bool:
+        """Whether it can be given a connection."""
+        return len(self.on_way) < _MOST_ON_WAY and self.load < self.room and not self.shut_until
 
 
 class Acceptor:
@@ -79,6 +93,9 @@ class Acceptor:
         self._listening = False
         self._pause: asyncio.TimerHandle | None = None
         self._turn = 0
+        self._held = 0
+        self._most_held = room()
+        self._said = -_QUIET
 
     @property
     def waiting(self) -> int:
@@ -116,14 +133,39 @@ class Acceptor:
         """A worker has taken the ``count`` oldest of what was on the way to it."""
         for _ in range(min(count, len(taker.on_way))):
             os.close(taker.on_way.popleft().fd)
+            self._held -= 1
             taker.connections += 1
             taker.accepted += 1
         taker.since = self._loop.time()
         if not self._reading:
             self._settle()
 
+    def ended(self, taker: Taker, count: int) -> None:
+        """``count`` connections of a worker are over."""
+        taker.connections -= count
+        if not self._reading:
+            self._settle()
+
+    def short(self, taker: Taker, count: int) -> None:
+        """A worker could not take the ``count`` oldest of what was on the way to it, for want of descriptors: they go
+        to others, or to it later."""
+        for _ in range(min(count, len(taker.on_way))):
+            self._homeless.append(taker.on_way.popleft())
+        self._shut(taker)
+        self._settle()
+
+    def _shut(self, taker: Taker) -> None:
+        taker.shut_until = self._loop.time() + _SHUT
+        self._loop.call_later(_SHUT, self._open, taker)
+
+    def _open(self, taker: Taker) -> None:
+        taker.shut_until = 0.0
+        if taker in self._takers:
+            self._settle()
+
     def give(self, at: int, fd: int, about: dict[str, Any] | None = None) -> None:
         """Gives a connection, which becomes the acceptor's, to a worker: to one that comes, when there is none."""
+        self._held += 1
         self._homeless.append(Given(at, fd, about))
         self._settle()
 
@@ -148,6 +190,7 @@ class Acceptor:
         self.stop()
         for given in self._homeless:
             os.close(given.fd)
+        self._held -= len(self._homeless)
         self._homeless.clear()
 
     # --- who gets what ------------------------------------------------------------------------------
@@ -159,10 +202,9 @@ class Acceptor:
         late = self._loop.time() - _SLOW
         least: tuple[bool, int, int] = (True, 0, 0)
         for taker in self._takers:
-            on_way = len(taker.on_way)
-            if on_way >= _MOST_ON_WAY:
+            if not taker.takes:
                 continue
-            key = (on_way > 0 and taker.since < late, taker.connections + on_way, taker.turn)
+            key = (bool(taker.on_way) and taker.since < late, taker.load, taker.turn)
             if best is None or key < least:
                 best, least = taker, key
         return best
@@ -193,15 +235,22 @@ class Acceptor:
         fields: dict[str, Any] = {"at": [given.at for given in bundle]}
         if any(given.about is not None for given in bundle):
             fields["about"] = [given.about for given in bundle]
-        # A line that is closed says so by itself, and what is on its way is released then.
-        taker.line.send("take", [given.fd for given in bundle], **fields)
+        try:
+            # A line that is closed says so by itself, and what is on its way is released then.
+            taker.line.send("take", [given.fd for given in bundle], **fields)
+        except OSError:
+            # No descriptor is free to have them wait: they go back.
+            for given in bundle:
+                taker.on_way.remove(given)
+            self._homeless.extend(bundle)
+            self._shut(taker)
 
     # --- accepting ----------------------------------------------------------------------------------
 
     def _steer(self) -> None:
         want = (
-            self._listening and self._pause is None and not self._homeless
-            and any(len(taker.on_way) < _MOST_ON_WAY for taker in self._takers)
+            self._listening and self._pause is None and not self._homeless and self._held < self._most_held
+            and any(taker.takes for taker in self._takers)
         )  # fmt: skip
         if want == self._reading:
             return
@@ -219,7 +268,7 @@ class Acceptor:
 
     def _accept(self, at: int, sock: socket.socket, most: int) -> None:
         """Accepts what waits, up to ``most``."""
-        for _ in range(most):
+        for _ in range(min(most, max(self._most_held - self._held, 0))):
             try:
                 connection, _ = sock.accept()
             except (BlockingIOError, InterruptedError):
@@ -228,11 +277,14 @@ class Acceptor:
                 continue
             except OSError as exc:
                 if exc.errno in _NO_ROOM:
-                    log.error("a connection cannot be accepted now: %s", exc.strerror)
+                    if self._loop.time() - self._said >= _QUIET:
+                        self._said = self._loop.time()
+                        log.error("a connection cannot be accepted now: %s", exc.strerror)
                     if self._listening:
                         self._pause = self._loop.call_later(_PAUSE, self._resume)
                 break
             self.accepted += 1
+            self._held += 1
             self._homeless.append(Given(at, connection.detach(), None))
         if self._homeless:
             self._hand_out()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import array
 import asyncio
 import contextlib
+import errno
 import logging
 import os
 import socket
@@ -34,6 +35,12 @@ _MOST_FDS = 64
 _FD_SIZE = array.array("i").itemsize
 _SPACE = socket.CMSG_SPACE(_MOST_FDS * _FD_SIZE)
 _FLAGS = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+_CUT = -1
+"""Stands behind the descriptors of a message whose others could not be taken."""
+_NOT_NOW = frozenset((errno.ETOOMANYREFS, errno.ENOBUFS, errno.ENOMEM))
+"""The system passes no more descriptors for now, or has no memory: nothing is wrong with the other end."""
+_AGAIN = 0.05
+"""Seconds until that is tried again."""
 _MAX_LINE = 64 * 1024 * 1024
 _MAX_QUEUED = 64 * 1024 * 1024
 
@@ -72,6 +79,7 @@ class Line:
         self._fds: deque[int] = deque()
         self._output: deque[tuple[bytes | memoryview, tuple[int, ...]]] = deque()
         self._queued = 0
+        self._later_on: asyncio.TimerHandle | None = None
         self._asked: dict[int, asyncio.Future[Any]] = {}
         self._number = 0
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -86,7 +94,8 @@ class Line:
     def on(self, kind: str, function: Handler) -> None:
         """Has messages of ``kind`` given to ``function(fields)``; one function a kind, a later one replaces it.
 
-        Descriptors are in ``fields["fds"]`` and belong to the function. What it returns, or the coroutine that it
+        Descriptors are in ``fields["fds"]`` and belong to the function; ``fields["short"]`` says how many more there
+        were that this process had no room for. What it returns, or the coroutine that it
         returns gives, answers :meth:`ask`; an exception is told to who asked, else logged.
         """
         self._handlers[kind] = function
@@ -94,7 +103,8 @@ class Line:
     def send(self, kind: str, fds: Iterable[int] = (), **fields: Any) -> bool:
         """Sends a message; False when the line is closed. Descriptors stay the caller's: they may be closed at once.
 
-        Raises ValueError for more than 64 descriptors, TypeError for a field without a JSON form.
+        Raises ValueError for more than 64 descriptors, TypeError for a field without a JSON form, and OSError when
+        descriptors have to wait and this process has none free for that: then nothing is sent.
         """
         if not self.open:
             return False
@@ -131,6 +141,8 @@ class Line:
         self.open = False
         self._loop.remove_reader(self._fd)
         self._loop.remove_writer(self._fd)
+        if self._later_on is not None:
+            self._later_on.cancel()
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)  # a child that was forked may hold it too
         self._sock.close()
@@ -160,25 +172,48 @@ class Line:
     # --- output -------------------------------------------------------------------------------------
 
     def _put(self, data: bytes | memoryview, fds: tuple[int, ...]) -> None:
-        if not self._output:
+        first = not self._output
+        if first:
             try:
                 sent = self._write(data, fds)
-            except (BlockingIOError, InterruptedError):
+            except OSError as exc:
+                if not self._waits(exc):
+                    self._lost()
+                    return
                 sent = 0
-            except OSError:
-                self._lost()
-                return
             if sent == len(data):
                 return
             if sent:
                 data, fds = memoryview(data)[sent:], ()
-            self._loop.add_writer(self._fd, self._writable)
+        copies: list[int] = []
+        try:
+            copies += (os.dup(fd) for fd in fds)
+        except OSError:
+            for fd in copies:
+                _close_fd(fd)
+            raise
+        self._output.append((data, tuple(copies)))
         self._queued += len(data)
         if self._queued > _MAX_QUEUED:
             log.error("a process does not read what it is told: its line is closed")
             self._lost()
-            return
-        self._output.append((data, tuple(os.dup(fd) for fd in fds)))
+        elif first and self._later_on is None:
+            self._loop.add_writer(self._fd, self._writable)
+
+    def _waits(self, exc: OSError) -> bool:
+        """Whether a message that was not sent is sent later: when the other end has read, or after a while."""
+        if isinstance(exc, (BlockingIOError, InterruptedError)):
+            return True
+        if exc.errno not in _NOT_NOW:
+            return False
+        self._loop.remove_writer(self._fd)  # the socket would be ready all the time
+        self._later_on = self._loop.call_later(_AGAIN, self._go_on)
+        return True
+
+    def _go_on(self) -> None:
+        self._later_on = None
+        if self._output:
+            self._loop.add_writer(self._fd, self._writable)
 
     def _write(self, data: bytes | memoryview, fds: tuple[int, ...]) -> int:
         if not fds:
@@ -190,10 +225,9 @@ class Line:
             data, fds = self._output[0]
             try:
                 sent = self._write(data, fds)
-            except (BlockingIOError, InterruptedError):
-                return
-            except OSError:
-                self._lost()
+            except OSError as exc:
+                if not self._waits(exc):
+                    self._lost()
                 return
             if sent:
                 for fd in fds:
@@ -230,10 +264,9 @@ class Line:
                 numbers.frombytes(piece[: len(piece) - len(piece) % _FD_SIZE])
                 self._fds.extend(numbers)
         if flags & socket.MSG_CTRUNC:
-            # The process has no descriptor free for it: whose connection is whose cannot be known any more.
-            log.error("a descriptor could not be taken (too many open files?): the line is closed")
-            self.close()
-            return False
+            # The process has no descriptor free for them. One read brings those of one message at most, and nothing
+            # of a message behind it, so it is known which are missing.
+            self._fds.append(_CUT)
         if not count:
             self.close()
             return False
@@ -270,7 +303,12 @@ class Line:
                     answer.set_result(fields.get("_v"))
             return
         if count := fields.pop("_n", 0):
-            fields["fds"] = [self._fds.popleft() for _ in range(min(count, len(self._fds)))]
+            fds: list[int] = []
+            fields["fds"] = fds
+            while len(fds) < count and self._fds and (fd := self._fds.popleft()) != _CUT:
+                fds.append(fd)
+            if len(fds) < count:
+                fields["short"] = count - len(fds)
         handler = self._handlers.get(kind)
         try:
             if handler is None:

@@ -152,6 +152,7 @@ class WorkerProcess:
         self.name = fields["name"]
         self.addresses = fields["addresses"]
         self.grace = fields.get("grace") or 0.0
+        self.taker.room = fields.get("room") or self.taker.room
         self._wake()
 
     def _wake(self) -> None:

@@ -112,6 +112,7 @@ class Supervisor:
         self._failure: StartFailed | None = None
         for kind, handler in (
             ("took", self._took),
+            ("short", self._short),
             ("leaving", self._leaves),
             ("back", self._back),
             ("full", self._full),
@@ -391,10 +392,14 @@ class Supervisor:
     # --- what workers say ---------------------------------------------------------------------------
 
     def _took(self, worker: WorkerProcess, fields: dict[str, Any]) -> None:
-        worker.taker.connections -= fields["c"]
+        if fields["c"]:
+            self.acceptor.ended(worker.taker, fields["c"])
         if fields["n"]:
             self.acceptor.took(worker.taker, fields["n"])
         worker.figures.requests = fields["r"]
+
+    def _short(self, worker: WorkerProcess, fields: dict[str, Any]) -> None:
+        self.acceptor.short(worker.taker, fields["n"])
 
     def _count(self, worker: WorkerProcess, fields: dict[str, Any]) -> None:
         worker.figures.requests = fields["r"]
@@ -404,7 +409,7 @@ class Supervisor:
         worker.called = fields["worker"]
 
     def _back(self, worker: WorkerProcess, fields: dict[str, Any]) -> None:
-        worker.taker.connections -= 1
+        self.acceptor.ended(worker.taker, 1)
         for fd in fields["fds"]:
             if self.stopping:
                 os.close(fd)

@@ -3,8 +3,8 @@
 It binds no address. Its line to the supervisor brings connections, and word to end; the death of the supervisor ends it
 in the same orderly way. Messages from the supervisor: ``take`` (connections), ``retire`` (another goes on: idle
 connections are handed back), ``stop`` (nobody goes on), ``ping``. From the worker: ``ready``, ``took`` (``n`` more of
-those given, ``c`` connections ended, ``r`` requests so far), ``full`` (it has served its share), ``leaving`` (it takes
-no more), ``back`` (a connection that is idle), ``pong``.
+those given, ``c`` connections ended, ``r`` requests so far), ``short`` (no descriptor was free for the next ``n``),
+``full`` (it has served its share), ``leaving`` (it takes no more), ``back`` (a connection that is idle), ``pong``.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import UsageError
+from headrace.hosting.open_files import room
 from headrace.hosting.workers.line import Line
 from headrace.transports.intake import Name, offer
 
@@ -40,6 +41,9 @@ _ORPHAN_MARGIN = 3.0
 
 _SOON = 0.002
 """Seconds until the supervisor is told of connections that have ended."""
+
+_QUIET = 10.0
+"""Seconds between two lines of the log that say the same."""
 
 _current: Worker | None = None
 
@@ -89,6 +93,7 @@ class Worker:
         self._ended = 0
         self._due: asyncio.TimerHandle | None = None
         self._leaving = False
+        self._said = -_QUIET
         self._others = True
         self._stop: asyncio.Event | None = None
         self._on_stop: Callable[[], object] | None = None
@@ -154,7 +159,7 @@ class Worker:
         if self.max_requests:
             for runtime in self._runtimes.values():
                 runtime.call_at_request(self.max_requests, self._full)
-        self.line.send("ready", name=name, addresses=addresses, grace=grace)
+        self.line.send("ready", name=name, addresses=addresses, grace=grace, room=room())
 
     # --- the intake ---------------------------------------------------------------------------------
 
@@ -187,14 +192,21 @@ class Worker:
 
     def _take(self, fields: dict[str, Any]) -> None:
         fds: list[int] = fields["fds"]
+        short: int = fields.get("short", 0)
         if self._leaving:
             # Not taken: the supervisor has its copies, and gives them to another.
             for fd in fds:
                 os.close(fd)
             return
         self._tell(len(fds))
+        if short and self.line is not None:
+            self.line.send("short", n=short)
+            now = asyncio.get_running_loop().time()
+            if now - self._said >= _QUIET:
+                self._said = now
+                log.error("no descriptor is free for a connection (too many open files)")
         about = fields.get("about") or [None] * len(fds)
-        for at, fd, known in zip(fields["at"], fds, about, strict=True):
+        for at, fd, known in zip(fields["at"], fds, about, strict=False):
             place = self._places[at]
             sock = socket.socket(place.family, socket.SOCK_STREAM, 0, fileno=fd)
             sock.setblocking(False)
