@@ -115,5 +115,9 @@ async def run(seconds, callers):
 
 
 if __name__ == "__main__":
-    given = [float(word) for word in sys.argv[1:3]]
+    try:
+        given = [float(word) for word in sys.argv[1:3]]
+    except ValueError as exc:
+        print(f"soak: {exc}; use: python -m soak [SECONDS [CALLERS]]", file=sys.stderr)
+        sys.exit(2)
     sys.exit(asyncio.run(run(given[0] if given else 3600.0, int(given[1]) if len(given) > 1 else 8)))

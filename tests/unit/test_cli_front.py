@@ -105,7 +105,7 @@ def test_keys_that_cannot_be_used_are_one_line_and_status_1(target, tmp_path):
     for arguments, text in [
         (["--certfile", cert, "--keyfile", "/nowhere.key"], "--keyfile /nowhere.key: No such file or directory"),
         (["--certfile", cert, "--keyfile", other], f"--keyfile {other}: this is not the key of"),
-        (["--certfile", cert, "--keyfile", sealed], "it is encrypted, and no keyfile-password-file is given"),
+        (["--certfile", cert, "--keyfile", sealed], "it is encrypted, and no --keyfile-password-file is given"),
         (["--certfile", cert, "--keyfile", key, "--keyfile-password-file", "/no"], "--keyfile-password-file /no: No such"),
     ]:
         assert text in refused(target, *HTTP, *arguments, status=1)
@@ -320,3 +320,33 @@ def test_forwarded_options_reach_an_asgi_application_too(tmp_path):
         request = urllib.request.Request(url + "/x", headers={"X-Forwarded-For": "1.1.1.1, 198.51.100.1", "X-Forwarded-Proto": "https"})
         with urllib.request.urlopen(request, timeout=20) as answer:
             assert answer.read() == b"198.51.100.1https"
+
+
+@pytest.mark.parametrize("workers", [(), ("--workers", "2")])
+def test_values_that_cannot_be_name_their_option(target, workers):
+    """Status 2 and one line, before anything is bound or any worker starts."""
+    for arguments, text in [
+        (["--unix", ""], "--unix '': the path of a socket is needed"),
+        (["--tcp", "here"], "--tcp address 'here': use HOST:PORT"),
+        (["--path", "mcp"], "--path 'mcp' must begin with a slash"),
+        (["--allow-host", "http://x"], "--allow-host 'http://x': use HOST"),
+        (["--cors", "x"], "--cors 'x': use SCHEME://HOST"),
+        (["--forwarded-allow-ips", "x"], "--forwarded-allow-ips 'x': use an IP address"),
+        (["--beside", "none_such:app"], "--beside 'none_such:app': there is no module"),
+        (["--sealed-sessions", "--stateless"], "--stateless excludes --sealed-sessions"),
+    ]:
+        assert text in refused(target, *HTTP, *arguments, *workers, status=2)
+
+
+def test_a_secret_that_is_too_short_ends_the_start(target):
+    """And not the first call that has something to seal."""
+    done = subprocess.run(
+        [*SERVE, target, *HTTP], capture_output=True, text=True, timeout=30, env=ENV | {"HEADRACE_SECRET": "short"}
+    )
+    assert done.returncode == 2 and done.stderr.startswith("headrace: HEADRACE_SECRET: the secret has 5 bytes")
+    assert done.stderr.count("\n") == 1
+
+
+def test_serve_without_a_target_says_so():
+    done = subprocess.run(SERVE, capture_output=True, text=True, timeout=30, env=ENV)
+    assert (done.returncode, done.stderr) == (2, "headrace: Missing argument 'TARGET' (headrace serve --help explains)\n")

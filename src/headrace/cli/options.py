@@ -77,7 +77,7 @@ def _range(kind: click.IntRange | click.FloatRange) -> str:
 def _explained(exc: click.BadParameter, ctx: click.Context) -> click.BadParameter:
     """The same, naming the environment variable where that was wrong, and what is accepted."""
     parameter = exc.param
-    if parameter is None or parameter.name is None:
+    if parameter is None or parameter.name is None or isinstance(exc, click.MissingParameter):
         return exc
     text, hint, kind = exc.message, exc.param_hint, parameter.type
     if ctx.get_parameter_source(parameter.name) is ParameterSource.ENVIRONMENT:

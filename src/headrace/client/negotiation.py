@@ -148,8 +148,8 @@ async def negotiate(
 def failed(method: str, exc: Exception, first: Exception | None = None) -> ConnectFailed:
     """The failure of a negotiation, with what went wrong first (B66)."""
     text = str(exc) if method in str(exc) else f"{method} failed: {exc}"
-    if (pause := getattr(exc, "retry_after", None)) and "tried again" not in text:
-        text += f"; it asks to be tried again in {pause:.0f} s"
+    if (pause := getattr(exc, "retry_after", None)) and "again in" not in text:
+        text += f"; it asks to be tried again in {pause:{'.0f' if pause >= 1 else '.2g'}} s"
     if first is not None and str(first) != str(exc):
         text += f" (before that, server/discover: {first})"
     return ConnectFailed(text, exit_code=getattr(exc, "exit_code", None))

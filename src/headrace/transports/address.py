@@ -3,6 +3,7 @@ for HTTP servers also ``fd:N``, ``fd:NAME`` and ``systemd``."""
 
 from __future__ import annotations
 
+import re
 import socket
 from typing import Literal, NamedTuple
 
@@ -15,10 +16,16 @@ __all__ = (
     "http_address",
     "is_loopback",
     "parse_address",
+    "why_not_bound",
     "why_not_connected",
 )
 
 LOOPBACK = "127.0.0.1"
+
+_BINDING = re.compile(
+    r"error while attempting to bind on address \('([^']*)', (\d+)[^)]*\): (?:\[Errno -?\d+\] )?(.*)", re.DOTALL
+)
+"""How event loops say it."""
 
 
 def parse_address(text: str | int | tuple[str, int]) -> tuple[str, int]:
@@ -114,6 +121,14 @@ def why_not_connected(exc: Exception) -> str:
     if getattr(exc, "reason", None) in ("WRONG_VERSION_NUMBER", "PACKET_LENGTH_TOO_LONG"):
         return "the answer is no TLS; is it an http:// URL?"
     return str(getattr(exc, "strerror", None) or exc or type(exc).__name__)
+
+
+def why_not_bound(exc: OSError) -> str:
+    """Why listening failed, in plain words: with the address where the event loop or the system says which it was."""
+    text = str(exc.strerror or exc)
+    if found := _BINDING.fullmatch(text):
+        return f"{format_address(found[1], int(found[2]))}: {found[3]}"
+    return f"{exc.filename}: {text}" if exc.filename and str(exc.filename) not in text else text
 
 
 def is_loopback(host: str) -> bool:

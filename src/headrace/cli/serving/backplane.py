@@ -59,7 +59,7 @@ class _Backplane(Group):
         try:
             RedisUrl(options["backplane"])
         except UsageError as exc:
-            raise Failure(f"--backplane: {exc}") from None
+            raise Failure(f"{plan.name_of('backplane')}: {exc}") from None
 
     def prepare(self, plan: Plan) -> None:
         options = plan.options
@@ -86,10 +86,10 @@ class _Backplane(Group):
         options = plan.options
         if plan.supervisor is not None and options["backplane"] is None and options["workers"] > 1:
             complain(
-                "warning: several workers without --backplane: HTTP session ids carry their sessions, and no "
-                "subscriptions, questions to clients and tasks are offered"
+                "warning: several workers without --backplane: HTTP session ids carry their sessions; tasks, "
+                "subscriptions, and questions to clients before 2026-07-28 are not offered"
                 if not options["stateless"]
-                else "warning: several workers without --backplane: no subscriptions and tasks are offered"
+                else "warning: several workers without --backplane: tasks and subscriptions are not offered"
             )
         backplane = getattr(plan.server, "backplane", None)
         if backplane is not None and plan.worker is not None and plan.worker.line is not None:
@@ -114,7 +114,7 @@ class _Backplane(Group):
         except BackplaneLost as exc:
             if backplane is None or (backplane.worker and backplane.available):
                 raise
-            raise Failure(f"--backplane: {exc}") from exc
+            raise Failure(f"{plan.name_of('backplane')}: {exc}") from exc
         finally:
             for task in burials:
                 task.cancel()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from headrace.cli.serving.plan import Group, Plan
@@ -80,7 +82,24 @@ class _Endpoint(Group):
             try:
                 Guards(None, **{_GUARDS[name]: plan.options[name]})
             except UsageError as exc:
-                raise plan.wrong(name, str(exc)) from None
+                said = str(exc)
+                raise plan.wrong(name, said[said.find("'") :] if "'" in said else said) from None
+        if plan.options["sealed_sessions"] and plan.options["stateless"]:
+            raise plan.wrong("stateless", "excludes --sealed-sessions: a stateless server has no sessions")
+        if plan.options["http"]:
+            from headrace.transports.http_options import check_options
+
+            try:
+                check_options({"path": plan.options["path"]})
+            except UsageError as exc:
+                raise plan.wrong("path", str(exc).removeprefix("path ")) from None
+        if os.environ.get("HEADRACE_SECRET"):  # a bad one must not wait for the first call that needs it
+            from headrace.protocol.seal import Sealer
+
+            try:
+                Sealer()
+            except UsageError as exc:
+                raise click.UsageError(str(exc)) from None
 
     def prepare(self, plan: Plan) -> None:
         """A guest is asked whether it can have what was typed, and gets no HTTP option that was not: its own settings
@@ -89,7 +108,10 @@ class _Endpoint(Group):
 
         options = plan.options
         if options["beside"] is not None:
-            options["beside"] = load_application(options["beside"], with_traceback=options["with_traceback"])
+            try:
+                options["beside"] = load_application(options["beside"], with_traceback=options["with_traceback"])
+            except click.UsageError as exc:
+                raise plan.wrong("beside", f"{options['beside']!r}: {exc.message}") from None
         names = set(_MEANING)
         if isinstance(plan.server, Guest | AsgiGuest):
             names = {name for name in names if plan.typed(name)}

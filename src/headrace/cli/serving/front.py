@@ -62,18 +62,12 @@ class _Front(Group):
         if plan.typed("forwarded_header") and not options["forwarded_allow_ips"]:
             raise plan.wrong("forwarded_header", "is believed from nobody: say --forwarded-allow-ips as well")
         from headrace.errors import UsageError
-        from headrace.transports.address import http_address
         from headrace.transports.forwarded import Trusted
 
         try:
             Trusted(_entries(options["forwarded_allow_ips"]))
         except UsageError as exc:
-            raise plan.wrong("forwarded_allow_ips", str(exc)) from None
-        if options["http"]:
-            try:
-                http_address(options["http"])
-            except UsageError as exc:
-                raise plan.wrong("http", str(exc)) from None
+            raise plan.wrong("forwarded_allow_ips", str(exc).removeprefix("trusted proxy ")) from None
 
     def prepare(self, plan: Plan) -> None:
         from headrace.transports.tls import Certificate, CertificateError
@@ -85,7 +79,8 @@ class _Front(Group):
                     options["certfile"], options["keyfile"], options["keyfile_password_file"]
                 )
             except CertificateError as exc:
-                raise Failure("--" + str(exc).replace("keyfile password file", "keyfile-password-file")) from None
+                said = str(exc).replace("no keyfile", "no --keyfile").replace("is keyfile", "is --keyfile")
+                raise Failure("--" + said.replace("keyfile password file", "keyfile-password-file")) from None
         if options["proxy_protocol"]:
             plan.http["proxy_protocol"] = True
         if options["forwarded_allow_ips"]:

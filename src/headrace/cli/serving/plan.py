@@ -58,7 +58,11 @@ class Plan:
     def wrong(self, option: str, text: str) -> click.UsageError:
         """The error for a wrong use of ``--option``, to be raised: one line, status 2. It names the environment
         variable where that gave it."""
-        return click.UsageError(f"{source_of(self.ctx, option)} {text}", self.ctx)
+        return click.UsageError(f"{self.name_of(option)} {text}", self.ctx)
+
+    def name_of(self, option: str) -> str:
+        """What messages call an option: ``--option``, or the environment variable that gave it."""
+        return source_of(self.ctx, option)
 
 
 class Group:

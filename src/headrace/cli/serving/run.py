@@ -25,6 +25,7 @@ def host(plan: Plan, groups: Sequence[Group], *, claimed: Any, at_terminal: bool
     from headrace.errors import UsageError
     from headrace.hosting.open_files import raise_limit
     from headrace.server.hosting import serve
+    from headrace.transports.address import why_not_bound
     from headrace.transports.run import run_until_stopped, start_made
 
     server, options = plan.server, plan.options
@@ -88,9 +89,9 @@ def host(plan: Plan, groups: Sequence[Group], *, claimed: Any, at_terminal: bool
         if isinstance(exc, Failure):
             raise
         if isinstance(exc, OSError):
-            text = str(exc.strerror or exc)
+            text = why_not_bound(exc)
             addresses = [str(each) for each in where.values() if each]
             if addresses and not any(each in text for each in addresses):
-                text = f"{exc.filename or ', '.join(addresses)}: {text}"
+                text = f"{', '.join(addresses)}: {text}"
             raise Failure(f"{server.name} cannot be served: {text}") from exc
         raise Failure(f"{server.name} failed: {type(exc).__name__}: {exc}") from exc

@@ -34,6 +34,7 @@ def supervise(plan: Plan, groups: Sequence[Group]) -> int:
     from headrace.hosting.workers.signals import signals
     from headrace.hosting.workers.supervisor import StartFailed, Supervisor
     from headrace.limits import DEFAULT
+    from headrace.transports.address import why_not_bound
     from headrace.transports.run import loop_factory
 
     options = plan.options
@@ -80,9 +81,9 @@ def supervise(plan: Plan, groups: Sequence[Group]) -> int:
             return exc.status
         raise Failure(str(exc)) from None
     except OSError as exc:
-        text = str(exc.strerror or exc)
+        text = why_not_bound(exc)
         addresses = [str(each) for each in where.values() if each]
         if not any(each in text for each in addresses):
-            text = f"{exc.filename or ', '.join(addresses)}: {text}"
+            text = f"{', '.join(addresses)}: {text}"
         raise Failure(f"{plan.target} cannot be served: {text}") from exc
     return 0

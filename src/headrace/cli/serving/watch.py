@@ -164,6 +164,7 @@ def _address(plan: Plan, where: str) -> tuple[str, int]:
 async def _served(plan: Plan, where: str, ask: Ask) -> AsyncIterator[None]:
     """The page of the metrics at an address of its own, and health beside it. Raises Failure where that is taken."""
     from headrace.hosting.metrics_page import Page
+    from headrace.transports.address import why_not_bound
     from headrace.transports.asgi import serve
 
     host, port = _address(plan, where)
@@ -171,7 +172,8 @@ async def _served(plan: Plan, where: str, ask: Ask) -> AsyncIterator[None]:
     try:
         listener = await serve(Page(ask, health=health), host=host, port=port)
     except OSError as exc:
-        raise Failure(f"--metrics {where}: {exc.strerror or exc}") from exc
+        text = why_not_bound(exc)
+        raise Failure(f"--metrics {text if where in text else f'{where}: {text}'}") from exc
     complain(f"metrics on {listener.url}/metrics")
     try:
         yield

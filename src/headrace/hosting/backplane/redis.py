@@ -254,7 +254,7 @@ class RedisBackplane(Listening):
         if isinstance(exc, BackplaneLost):
             return str(exc)
         said = str(exc).partition("\n")[0][:200] or type(exc).__name__
-        return f"Redis at {self.url.shown} cannot be used: {said}"
+        return f"Redis at {self.url.shown} cannot be used: {said.rstrip(' .')}"
 
     # --- commands -----------------------------------------------------------------------------------
 

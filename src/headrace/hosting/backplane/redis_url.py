@@ -47,7 +47,7 @@ class RedisUrl:
         redis = _library()
         scheme, colon, rest = url.partition("://")
         if not colon or scheme not in _SCHEMES:
-            raise UsageError(f"a Redis URL begins with another scheme; use {ACCEPTED}")
+            raise UsageError(f"this is no URL of Redis; use {ACCEPTED}")
         self.is_cluster = scheme.endswith("+cluster")
         self.is_sentinel = scheme.endswith("+sentinel")
         self.service = ""
