@@ -350,3 +350,16 @@ def test_a_secret_that_is_too_short_ends_the_start(target):
 def test_serve_without_a_target_says_so():
     done = subprocess.run(SERVE, capture_output=True, text=True, timeout=30, env=ENV)
     assert (done.returncode, done.stderr) == (2, "headrace: Missing argument 'TARGET' (headrace serve --help explains)\n")
+
+
+def test_json_lines_have_levels(target):
+    """What went wrong can be told from what is only said, also before the server runs."""
+    done = subprocess.run(
+        [*SERVE, target, "--http", "x", "--log-format", "json"], capture_output=True, text=True, timeout=30, env=ENV
+    )
+    said = json.loads(done.stderr)
+    assert done.returncode == 2 and said["level"] == "error" and said["message"].startswith("--http address 'x'")
+    with served(target, *HTTP, "--workers", "2", "--log-format", "json") as (_, lines):
+        [warned, serving] = map(json.loads, lines)
+    assert warned["level"] == "warning" and warned["message"].startswith("several workers without --backplane")
+    assert serving["level"] == "notice"

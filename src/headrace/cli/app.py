@@ -105,17 +105,18 @@ def _group() -> CommandGroup:
     return click.version_option(__version__, "-V", "--version", message="headrace %(version)s")(group)
 
 
-_line_of: Callable[[str], str] | None = None
+_line_of: Callable[[str, str], str] | None = None
 
 
-def complain(text: str) -> None:
-    """One plain line on stderr; line breaks of foreign texts become spaces, and they cannot move the cursor."""
+def complain(text: str, level: str = "notice") -> None:
+    """One plain line on stderr; line breaks of foreign texts become spaces, and they cannot move the cursor. ``level``
+    is ``notice``, ``warning`` or ``error``, and is told where lines are JSON."""
     text = harmless(" ".join(text.split()))
-    print(f"headrace: {text}" if _line_of is None else _line_of(text), file=sys.stderr)
+    print(f"headrace: {text}" if _line_of is None else _line_of(text, level), file=sys.stderr)
 
 
-def complain_as(line_of: Callable[[str], str] | None) -> None:
-    """Has these lines made by a function of their text; None: as usual."""
+def complain_as(line_of: Callable[[str, str], str] | None) -> None:
+    """Has these lines made by a function of their text and their level; None: as usual."""
     global _line_of
     _line_of = line_of
 
@@ -166,10 +167,10 @@ def run(arguments: list[str]) -> int:
     except click.UsageError as exc:
         # One line: a client that starts us quotes the last one.
         name = f"headrace {arguments[0]}" if arguments and arguments[0] in COMMANDS else "headrace"
-        complain(f"{exc.format_message().rstrip('.')} ({name} --help explains)")
+        complain(f"{exc.format_message().rstrip('.')} ({name} --help explains)", "error")
         return 2
     except click.ClickException as exc:
-        complain(exc.format_message())
+        complain(exc.format_message(), "error")
         return exc.exit_code
     except (click.Abort, KeyboardInterrupt):
         return 130
@@ -179,6 +180,6 @@ def run(arguments: list[str]) -> int:
     except OSError as exc:
         _forget_output()
         where = exc.filename or ("standard output" if exc.errno in _OUTPUT_ERRORS else type(exc).__name__)
-        complain(f"{where}: {exc.strerror or exc}")
+        complain(f"{where}: {exc.strerror or exc}", "error")
         return 1
     return status if isinstance(status, int) else 0

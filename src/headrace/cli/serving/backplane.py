@@ -89,7 +89,8 @@ class _Backplane(Group):
                 "warning: several workers without --backplane: HTTP session ids carry their sessions; tasks, "
                 "subscriptions, and questions to clients before 2026-07-28 are not offered"
                 if not options["stateless"]
-                else "warning: several workers without --backplane: tasks and subscriptions are not offered"
+                else "warning: several workers without --backplane: tasks and subscriptions are not offered",
+                "warning",
             )
         backplane = getattr(plan.server, "backplane", None)
         if backplane is not None and plan.worker is not None and plan.worker.line is not None:

@@ -71,10 +71,11 @@ class _Logs(Group):
                 access.flush()
 
 
-def _as_json(text: str) -> str:
+def _as_json(text: str, level: str) -> str:
     from headrace.hosting.logs import encoded, stamp
 
-    return encoded({"time": stamp(time.time()), "level": "notice", "logger": "headrace", "message": text})
+    text = text.removeprefix("warning: ")
+    return encoded({"time": stamp(time.time()), "level": level, "logger": "headrace", "message": text})
 
 
 def _configure(handler: logging.Handler, log_format: str | None) -> None:

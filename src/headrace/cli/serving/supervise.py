@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from functools import partial
 
 import click
 
@@ -64,6 +65,7 @@ def supervise(plan: Plan, groups: Sequence[Group]) -> int:
             hang_timeout=options["hang_timeout"],
             on_stop=stopping,
             say=complain,
+            warn=partial(complain, level="warning"),
         )
         with signals(supervisor):
             async with contextlib.AsyncExitStack() as stack:

@@ -57,7 +57,7 @@ class Supervisor:
     :param hang_timeout: seconds without a turn of its loop after which a worker is killed; None: never.
     :param environment: variables for the workers, beside those of this process.
     :param on_stop: called once when all of it begins to end.
-    :param say: is told what happens, in lines.
+    :param say: is told what happens, in lines, and ``warn``, which is the same by default, what went wrong.
     """
 
     def __init__(
@@ -72,6 +72,7 @@ class Supervisor:
         environment: Mapping[str, str] | None = None,
         on_stop: Callable[[], object] | None = None,
         say: Callable[[str], None] = print,
+        warn: Callable[[str], None] | None = None,
     ) -> None:
         self.count = count
         self.current: dict[int, WorkerProcess] = {}
@@ -96,7 +97,7 @@ class Supervisor:
             self._environment.setdefault(SECRET_VARIABLE, secrets.token_urlsafe(32))
         self._directory = _directory()
         self._on_stop = on_stop
-        self._say = say
+        self._say, self._warn = say, warn or say
         self._loop = asyncio.get_running_loop()
         self._started = self._loop.time()
         self._handlers: dict[str, Callable[[WorkerProcess, dict[str, Any]], Any]] = {}
@@ -232,7 +233,7 @@ class Supervisor:
                 await asyncio.wait_for(worker.ended.wait(), max(until - self._loop.time(), 0.0))
         late = [worker for worker in workers if worker.alive]
         for worker in late:
-            self._say(f"{worker} did not end within {grace:g} s and is killed")
+            self._warn(f"{worker} did not end within {grace:g} s and is killed")
             worker.kill()
         for worker in late:
             with contextlib.suppress(TimeoutError):
@@ -295,7 +296,7 @@ class Supervisor:
             try:
                 worker = self._start(index)
             except OSError as exc:
-                self._say(f"worker {index} cannot be started: {exc.strerror or exc}")
+                self._warn(f"worker {index} cannot be started: {exc.strerror or exc}")
                 self._accidents[index] = self._accidents.get(index, 0) + 1
                 continue
             self.restarts += 1
@@ -315,10 +316,10 @@ class Supervisor:
             self._failed_starts += 1
             failure = self._why(worker)
             if not failure.told:
-                self._say(str(failure))
+                self._warn(str(failure))
             if self._failed_starts >= _MOST_STARTS and not self.serving:
                 self._failure = failure
-                self._say(f"no worker serves, and {self._failed_starts} in a row did not start")
+                self._warn(f"no worker serves, and {self._failed_starts} in a row did not start")
                 failure.told = True
                 self.stop()
 
@@ -351,12 +352,12 @@ class Supervisor:
         try:
             worker = self._start(index)
         except OSError as exc:
-            self._say(f"worker {index} cannot be started: {exc.strerror or exc}")
+            self._warn(f"worker {index} cannot be started: {exc.strerror or exc}")
             return False
         if not await self._ready(worker):
             failure = self._why(worker)
             if not failure.told and not self.stopping:
-                self._say(str(failure))
+                self._warn(str(failure))
             if index not in self.current:
                 self._another(index)
             return False
@@ -379,7 +380,7 @@ class Supervisor:
                 for index in range(self.count):
                     if not await self._replace(index):
                         if not self.stopping:
-                            self._say("the workers were not replaced: those that serve go on")
+                            self._warn("the workers were not replaced: those that serve go on")
                         break
                 else:
                     self._say(
@@ -435,7 +436,7 @@ class Supervisor:
         while not self.stopping:
             for worker in self.serving:
                 if worker.silent >= _QUESTIONS:
-                    self._say(f"{worker} has not turned its loop for {timeout:g} s and is killed (--hang-timeout)")
+                    self._warn(f"{worker} has not turned its loop for {timeout:g} s and is killed (--hang-timeout)")
                     worker.kill()
                 else:
                     worker.silent += 1
@@ -460,7 +461,7 @@ class Supervisor:
             self.total.add(worker.figures)
         accident = worker.wanted and worker.ready and not self.stopping
         if accident:
-            self._say(f"{worker} {describe_exit(worker.status or 0)}; another takes its place")
+            self._warn(f"{worker} {describe_exit(worker.status or 0)}; another takes its place")
         if worker.ready:
             self._say(f"{worker} served {worker.figures}")
         for function in self._exits:
