@@ -1,6 +1,7 @@
 """`headrace serve --metrics` and `--health`, one process."""
 
 import asyncio
+import contextlib
 import signal
 import socket
 import sys
@@ -11,7 +12,7 @@ from ports import free_port
 
 from headrace import connect
 from hosting.metrics_support import fetch, parsed, shop, total
-from hosting.processes import ENV, HEADRACE, refused, serving
+from hosting.processes import ENV, HEADRACE, eventually, refused, serving
 
 __all__ = ("shop",)
 
@@ -193,3 +194,23 @@ def test_without_prometheus_client(shop):
     path = f"{shop / 'hidden'}:{next(p for p in sys.path if p.endswith('src'))}"
     status, line = refused("shop.py", "--http", "0", "--metrics", "0", cwd=shop, env={"PYTHONPATH": path})
     assert (status, "pip install 'headrace[metrics]'" in line) == (1, True), line
+
+
+def test_connections_to_the_metrics_take_no_descriptors_from_those_who_call(shop):
+    """The supervisor accepts for all: who opens connections to its metrics does not keep it from that."""
+    with serving("shop.py", "--http", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--workers", "1", cwd=shop) as it:
+        port = int(it.line(r"metrics on http://127\.0\.0\.1:(\d+)/metrics$")[1])
+        it.line("serving shop on")
+        with contextlib.ExitStack() as held:
+            idle = [held.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(600)]
+            for each in idle[300:]:
+                each.settimeout(30)
+                assert b" 200 " not in each.recv(1000).partition(b"\r\n")[0]  # told that it is one too many, or closed
+            calls(f"http://127.0.0.1:{it.port}/mcp", ("echo", {"text": "a"}))
+
+        def scraped():
+            with contextlib.suppress(OSError):
+                return fetch(f"http://127.0.0.1:{port}/metrics")[0] == 200
+            return False
+
+        eventually(scraped, "an answer with the metrics")

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = ("group",)
 
+_ASKERS = 128
+"""Connections to an address that only shows metrics."""
+
 
 class _Watch(Group):
     options = (
@@ -164,13 +167,16 @@ def _address(plan: Plan, where: str) -> tuple[str, int]:
 async def _served(plan: Plan, where: str, ask: Ask) -> AsyncIterator[None]:
     """The page of the metrics at an address of its own, and health beside it. Raises Failure where that is taken."""
     from headrace.hosting.metrics_page import Page
+    from headrace.limits import Limits
     from headrace.transports.address import why_not_bound
     from headrace.transports.asgi import serve
 
+    # Few ask for it; whoever opens more shall not take the descriptors of those who call.
+    limits = Limits(max_connections=_ASKERS, max_message_bytes=65_536, max_in_flight=_ASKERS)
     host, port = _address(plan, where)
     health = plan.health if plan.options["health"] else None
     try:
-        listener = await serve(Page(ask, health=health), host=host, port=port)
+        listener = await serve(Page(ask, health=health), host=host, port=port, limits=limits)
     except OSError as exc:
         text = why_not_bound(exc)
         raise Failure(f"--metrics {text if where in text else f'{where}: {text}'}") from exc
