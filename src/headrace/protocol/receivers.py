@@ -68,6 +68,8 @@ class Receiver(ABC):
 
 
 class SessionReceiver(Receiver):
+    """A session of the handshake era, which hears of list changes and of the resources it subscribed to (SF-60)."""
+
     __slots__ = ("session",)
 
     def __init__(self, session: ServerSession) -> None:

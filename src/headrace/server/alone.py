@@ -1,4 +1,4 @@
-"""What a server offers where several processes serve its clients and share nothing (issue: without a backplane).
+"""What a server offers where several processes serve its clients and share nothing: there is no backplane.
 
 A change is known to the process on which it happens, and a client may be connected to any: so nothing that tells of
 changes is offered, and who asks for it all the same hears why.

@@ -161,7 +161,7 @@ class Worker:
                 runtime.call_at_request(self.max_requests, self._full)
         self.line.send("ready", name=name, addresses=addresses, grace=grace, room=room())
 
-    # --- the intake ---------------------------------------------------------------------------------
+    # --- the intake: see headrace.transports.intake.Intake -------------------------------------------
 
     def names(self, kind: str) -> list[Name]:
         return [place.name for place in self._places if place.kind == kind]
