@@ -396,6 +396,19 @@ def test_a_record_that_somebody_else_has_written_is_none(lab):
     lab(body)
 
 
+def test_much_that_was_read_is_not_left_in_redis_until_the_lease_is_renewed(lab):
+    async def body(server, a, b):
+        for _ in range(8):
+            a.backplane.tell(b.backplane.worker, "note", b"x" * 500_000)
+        await until(lambda: len(b.texts) == 8)
+        await until(lambda: server.ask("XLEN", b.backplane.inbox) < 3)
+        a.backplane.tell(b.backplane.worker, "note", b"last")
+        await until(lambda: b.texts[-1] == b"last")
+        assert not b.gaps
+
+    lab(body, options={"lease": 60.0, "timeout": 5.0}, keeps=False)
+
+
 def test_redis_without_memory_is_lost_until_it_has_some(lab):
     async def body(server, a, b):
         server.ask("CONFIG", "SET", "maxmemory", "1")

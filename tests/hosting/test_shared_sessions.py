@@ -6,6 +6,7 @@ import json
 import pytest
 from http_support import R4, tiny
 
+from headrace.protocol.shared import session as session_module
 from hosting.session_support import asking, response, text_of, together
 
 GONE = 404
@@ -273,6 +274,54 @@ def test_b95_an_error_answer_reaches_the_server_that_asked(run):
         assert taken.status == 202
         message = (await peer.event())[1]
         assert message["id"] == 5 and message["result"]["isError"]
+
+    scene(run, body)
+
+
+def test_an_answer_too_long_to_be_passed_on_fails_the_call_that_asked(run, monkeypatch):
+    """What clients say fills neither Redis nor the other processes."""
+    monkeypatch.setattr(session_module, "MAX_ANSWER", 1000)
+
+    async def body(hub, a, b):
+        sid = (await a.once(asking(a))).get("mcp-session-id")
+        peer = await a.connect()
+        peer.send(a.legacy_call(sid, "roots", id=5))
+        await peer.head()
+        question = (await peer.event())[1]
+        roots = {"roots": [{"uri": "file:///" + "x" * 1000}]}
+        assert (await b.once(response(b, sid, question["id"], roots))).status == 202
+        message = (await peer.event())[1]
+        assert message["id"] == 5 and message["result"]["isError"]
+        assert "more than 1000 bytes" in text_of(message)
+
+    scene(run, body)
+
+
+def test_notes_of_clients_that_are_long_are_not_told_to_all(run, monkeypatch):
+    """They would be kept in Redis, thousands of them; a cancellation goes without its reason."""
+
+    async def body(hub, a, b):
+        told = []
+        passed = type(b.sessions).pass_note
+        monkeypatch.setattr(
+            type(b.sessions), "pass_note", lambda store, session, frame: (told.append(frame), passed(store, session, frame))
+        )  # fmt: skip
+        sid = await a.begin()
+        peer = await a.connect()
+        peer.send(a.legacy_call(sid, "sleep", {"ms": 20_000}, id=9))
+        await a.settled(lambda: a.app.seen.started == 1)
+
+        async def note(method, **params):
+            body = {"jsonrpc": "2.0", "method": method, "params": params}
+            return (await b.once(b.request(body=body, mcp_session_id=sid, mcp_protocol_version=R4))).status
+
+        assert await note("notifications/progress", progressToken="p", progress=1, message="x" * 10_000) == 202
+        assert await note("notifications/cancelled", requestId="x" * 10_000) == 202
+        assert await note("notifications/cancelled", reason="x" * 10_000) == 202
+        assert not told and a.app.seen.cancelled == 0
+        assert await note("notifications/cancelled", requestId=9, reason="x" * 10_000) == 202
+        await a.settled(lambda: a.app.seen.cancelled == 1)
+        assert len(told) == 1 and len(told[0]) < 200
 
     scene(run, body)
 

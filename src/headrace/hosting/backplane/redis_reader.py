@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ("Reader",)
 
-_A_TURN = 256
+_A_TURN = 64
+_MUCH = 1024 * 1024  # bytes of this process's own messages that are not left until its lease is renewed
 _SENDERS = 10_000  # whose numbers are remembered, for each stream
 _decode = msgspec.msgpack.Decoder(tuple[str, int, str, list[bytes]]).decode
 
@@ -33,6 +34,7 @@ class Reader:
         self.at_inbox = 0
         self._last: dict[bytes, bytes] | None = None
         self._turn = 0
+        self._read = 0
         self._seen: dict[tuple[bool, str], int] = {}
 
     def forget(self) -> None:
@@ -73,6 +75,9 @@ class Reader:
             turn = self._turn
             places = {backplane.key_all: f"{self.at_all}-0", backplane.inbox: f"{self.at_inbox}-0"}
             try:
+                if self._read >= _MUCH:
+                    self._read = 0
+                    await backplane._reading.xtrim(backplane.inbox, minid=f"{self.at_inbox + 1}-0", approximate=False)
                 found = await backplane._reading.xread(places, count=_A_TURN, block=int(self.block * 1000))
             except Exception as exc:
                 backplane.lost(exc)
@@ -97,6 +102,7 @@ class Reader:
             self._last = fields
         else:
             self.at_inbox = number
+            self._read += sum(map(len, fields.values()))
         if number != expected:
             backplane.rated(logging.WARNING, "gap", "messages between processes were lost: this one was too slow")
             backplane._missed()

@@ -35,6 +35,10 @@ URI = "u:"
 """Begins the name of the part for one subscription."""
 MAX_HELLO = 256 * 1024
 """Bytes of what a client says of itself, in a record."""
+MAX_NOTE = 4 * 1024
+"""Bytes of a cancellation, or of progress, that is told to other processes: each is kept for all of them."""
+MAX_ANSWER = 4 * 1024 * 1024
+"""Bytes of an answer that is passed on to the process that asked."""
 NOT_REACHED = "what the processes of this server share cannot be reached now: try again"
 
 
@@ -178,8 +182,26 @@ class SharedSession(StreamSharing, HttpSession):
                 self.store.tell_ready(self)
         elif not self.feeding:
             # Of a request, or for one, that is not this process's.
-            frame = b'{"jsonrpc":"2.0","method":"%b","params":%b}' % (method.encode(), envelope.params or b"{}")
-            self.store.pass_note(self, frame)
+            params = envelope.params or b"{}"
+            if len(params) > MAX_NOTE and method == "notifications/cancelled":
+                params = _without_reason(params)
+            if len(params) <= MAX_NOTE:
+                self.store.pass_note(self, b'{"jsonrpc":"2.0","method":"%b","params":%b}' % (method.encode(), params))
 
     def answer_elsewhere(self, id: str, frame: bytes, sink: Sink) -> bool:
+        if len(frame) > MAX_ANSWER:
+            error = {"code": INVALID_REQUEST, "message": f"the client's answer has more than {MAX_ANSWER} bytes"}
+            frame = msgspec.json.encode({"jsonrpc": "2.0", "id": id, "error": error})
         return not self.feeding and self.store.pass_answer(self, id, frame, sink)
+
+
+class _Cancelled(msgspec.Struct):
+    requestId: msgspec.Raw
+
+
+def _without_reason(params: bytes) -> bytes:
+    """What a cancellation has to say: which request."""
+    try:
+        return msgspec.json.encode(msgspec.json.decode(params, type=_Cancelled))
+    except msgspec.DecodeError:
+        return params
