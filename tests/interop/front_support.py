@@ -117,6 +117,24 @@ def ports(count):
     return list(found)
 
 
+async def refusals_and_a_break(place, peer):
+    """What ``peer`` meets in front of ``place``: refusals as they were made, then an answer that breaks in the middle."""
+    for changes, status in [({"accept": "text/html"}, 406), ({"mcp_method": "tools/list"}, 400), ({"origin": "https://evil.example"}, 403)]:
+        answer = await peer.ask(place.call("echo", {"text": "x"}, **({"host": "localhost"} | changes)))
+        assert answer.status == status and "error" in answer.json
+    answer = await peer.ask(place.request("GET", "/mcp", host="localhost"))
+    assert answer.status == 405 and answer.get("allow") == "POST"
+    peer.send(place.call("progress", {"n": 3, "gap_ms": 5000}, meta={"progressToken": 1}, host="localhost"))
+    assert (await peer.head())[0] == 200
+    assert b"progress" in await peer.chunk()
+    for link in list(place.endpoint.links):
+        link.abort()
+    with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+        while await peer.chunk():
+            pass
+    await place.settled(lambda: place.server.seen.cancelled == 1)
+
+
 class H2:
     """A client of HTTP/2 as far as tests need it: requests on streams, their data, and resets (RFC 9113)."""
 
