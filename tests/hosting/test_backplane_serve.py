@@ -3,6 +3,7 @@
 The load of 200 sessions and the loss of Redis under load are `make chaos`.
 """
 
+import asyncio
 import http.client
 import json
 import os
@@ -10,6 +11,8 @@ import signal
 import time
 
 import pytest
+from chaos.caller import Session, Unwanted
+from chaos.machines import Hosted
 from ports import free_port
 
 from hosting.processes import META, eventually, serving
@@ -269,3 +272,29 @@ def test_wrong_values_are_one_line(app, arguments, status, said):
         lines = [line for line in it.lines if line]
         assert len(lines) == 1 and said in lines[0], lines
         assert "horse" not in it.text
+
+
+def test_two_servers_in_one_redis_are_two_servers(tmp_path, redis_one):
+    """Without a prefix of its own each has its name: the session of one is none of the other."""
+    for name in ("one", "other & more"):
+        (tmp_path / f"{name[:5].strip()}.py").write_text(
+            f"from headrace import Server\napp = Server({name!r}, version='1')\n"
+        )
+
+    async def main():
+        options = ("--backplane", redis_one.url)
+        async with (
+            Hosted(*options, target=tmp_path / "one.py") as one,
+            Hosted(*options, target=tmp_path / "other.py") as other,
+        ):
+            session = await Session(one.port).open()
+            same = Session(one.port)
+            same.id = session.id
+            foreign = Session(other.port)
+            foreign.id = session.id
+            assert await same.send("tools/list") == {"tools": []}
+            with pytest.raises(Unwanted) as caught:
+                await foreign.send("tools/list")
+            assert caught.value.status == 404
+
+    asyncio.run(main())

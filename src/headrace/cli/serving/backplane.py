@@ -30,9 +30,7 @@ class _Backplane(Group):
         click.option(
             "--backplane-prefix",
             metavar="NAME",
-            default="headrace",
-            show_default=True,
-            help="Begins all keys; servers that share nothing have different ones.",
+            help="Begins all keys; who has the same is one server. By default headrace: and the name of the server.",
         ),
     )
 
@@ -48,10 +46,11 @@ class _Backplane(Group):
             return
         if plan.on_stdio:
             raise plan.wrong("backplane", "is for servers on sockets: say --http HOST:PORT as well, or --unix or --tcp")
-        if not _PREFIX.fullmatch(options["backplane_prefix"]):
+        prefix = options["backplane_prefix"]
+        if prefix is not None and not _PREFIX.fullmatch(prefix):
             raise plan.wrong(
                 "backplane_prefix",
-                f"{options['backplane_prefix']!r}: up to 64 letters, digits and the characters _ . : - are accepted",
+                f"{prefix!r}: up to 64 letters, digits and the characters _ . : - are accepted",
             )
         from headrace.errors import UsageError
         from headrace.hosting.backplane.redis_url import RedisUrl
@@ -70,11 +69,8 @@ class _Backplane(Group):
                 raise plan.wrong("backplane", f"cannot be used here: {why}")
             from headrace.hosting.backplane.redis import RedisBackplane
 
-            setter(
-                RedisBackplane(
-                    options["backplane"], prefix=options["backplane_prefix"], optional=options["backplane_optional"]
-                )
-            )
+            prefix = options["backplane_prefix"] or _prefix_of(plan.server.name)  # type: ignore[union-attr]
+            setter(RedisBackplane(options["backplane"], prefix=prefix, optional=options["backplane_optional"]))
         elif (options["workers"] or 1) > 1 and setter is not None:
             plan.server.share_nothing(_NEEDS)  # type: ignore[union-attr]
             if options["http"] and not options["stateless"]:
@@ -119,6 +115,11 @@ class _Backplane(Group):
         finally:
             for task in burials:
                 task.cancel()
+
+
+def _prefix_of(name: str) -> str:
+    """Two servers in one Redis must not take each other's sessions and tasks for theirs."""
+    return "headrace:" + re.sub(r"[^A-Za-z0-9_.-]", "_", name)[:48]
 
 
 async def _bury(backplane: Any, worker: str) -> None:
