@@ -33,7 +33,7 @@ LEVEL = "level"
 """The part of a record that holds the log level."""
 URI = "u:"
 """Begins the name of the part for one subscription."""
-MAX_HELLO = 256 * 1024
+MAX_HELLO = 64 * 1024
 """Bytes of what a client says of itself, in a record."""
 MAX_NOTE = 4 * 1024
 """Bytes of a cancellation, or of progress, that is told to other processes: each is kept for all of them."""
