@@ -29,11 +29,13 @@ for version in 3.11 3.12 3.13; do
   "$python" -m venv "$venv"
   "$venv/bin/python" -m pip install -q -U pip
   # Unoptimised: what is tried is that it builds and behaves, not how fast it is.
-  CFLAGS=-O0 "$venv/bin/python" -m pip install -q "$sdist[cli]" pytest pytest-timeout hypothesis pytest-xdist pytest-rerunfailures pydantic
+  CFLAGS=-O0 "$venv/bin/python" -m pip install -q "$sdist[cli,redis]" pytest pytest-timeout hypothesis pytest-xdist pytest-rerunfailures pydantic
   (cd "$work" && "../../$venv/bin/headrace" --version)
   if "$venv/bin/python" -m pytest -q -p no:cacheprovider -n 3 --reruns 2 -o pythonpath="tests tests/unit" \
       tests/unit/test_mux*.py tests/unit/test_link.py tests/unit/test_task*.py tests/unit/test_server.py \
-      tests/unit/test_http_server*.py tests/unit/test_client*.py tests/unit/test_fdio.py tests/unit/test_lines.py; then
+      tests/unit/test_http_server*.py tests/unit/test_client*.py tests/unit/test_fdio.py tests/unit/test_lines.py \
+      tests/hosting/test_backplane_memory.py tests/hosting/test_fanout.py tests/hosting/test_shared_sessions.py \
+      tests/hosting/test_shared_streams.py; then
     echo "CPython $version: ok ($("$venv/bin/python" -V))"
   else
     echo "CPython $version: FAILED"
