@@ -1,6 +1,7 @@
 """Requests are counted where they end: by method, tool, revision and how they ended."""
 
 import asyncio
+import contextlib
 import gc
 import json
 import sys
@@ -74,6 +75,15 @@ class Line:
         raise AssertionError("requests are still in flight")
 
 
+@contextlib.asynccontextmanager
+async def metered():
+    """A running server whose requests are counted, the meter, and a line to it."""
+    app = make_server()
+    async with app.running():
+        meter = Meter()
+        yield app, meter, Line(app, meter)
+
+
 def counted(meter):
     """(method, tool) -> numbers by status, of all revisions."""
     found = {}
@@ -87,10 +97,7 @@ def test_ends_of_calls_are_told_apart(run):
     """A tool's isError is no protocol error, whoever made it; what was inside of structured content is neither."""
 
     async def main():
-        app = make_server()
-        async with app.running():
-            meter = Meter()
-            line = Line(app, meter)
+        async with metered() as (_, meter, line):
             line.call("echo", text="a")
             line.call("echo", text='"isError":true')
             line.call("echo", wrong=1)
@@ -142,10 +149,7 @@ def test_made_up_names_make_no_series(run):
     """Unknown tools count as one, unknown methods as refused."""
 
     async def main():
-        app = make_server()
-        async with app.running():
-            meter = Meter()
-            line = Line(app, meter)
+        async with metered() as (_, meter, line):
             for i in range(50):
                 line.call(f"made-up-{i}")
                 line.send(f"made/up-{i}")
@@ -352,10 +356,7 @@ def test_cancelled_and_abandoned_requests(run):
     """A cancel of the peer, and the end of its connection."""
 
     async def main():
-        app = make_server()
-        async with app.running():
-            meter = Meter()
-            line = Line(app, meter)
+        async with metered() as (_, meter, line):
             line.call("slow", ms=60_000)
             note = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
             line.mux.receive_frame(json.dumps(note).encode(), line.sink)
@@ -373,10 +374,7 @@ def test_times_fall_into_buckets(run):
     """Each request is in one bucket; their sum is the time it took."""
 
     async def main():
-        app = make_server()
-        async with app.running():
-            meter = Meter()
-            line = Line(app, meter)
+        async with metered() as (_, meter, line):
             line.call("echo", text="a")
             line.call("slow", ms=30)
             await line.settle()
@@ -396,10 +394,7 @@ def test_only_what_changed(run):
     """For those who send figures every second."""
 
     async def main():
-        app = make_server()
-        async with app.running():
-            meter = Meter()
-            line = Line(app, meter)
+        async with metered() as (_, meter, line):
             line.call("echo", text="a")
             line.call("fails", how="tool")
             await line.settle()

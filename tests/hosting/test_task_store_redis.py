@@ -31,6 +31,14 @@ TESTS = Path(__file__).parents[1]
 UNUSABLE = {"code": -32603, "message": "the task store cannot be used now"}
 
 
+async def two_stores(shared, prefix):
+    """As two processes have them, started."""
+    stores = [OwnRedisStore(shared.url, prefix) for _ in range(2)]
+    for store in stores:
+        await store.start(Limits())
+    return stores
+
+
 @pytest.fixture(scope="module")
 def shared():
     """A Redis for all tests of the file that do not stop it."""
@@ -102,7 +110,9 @@ def test_tk05_bounds_hold_for_all_processes_together(run, shared, prefix):
         for store in stores:
             await store.start(Limits(max_tasks=20, max_task_bytes=1000))
         made = [task(stores[n % 2], owner=f"u:{n}") for n in range(60)]
-        outcomes = await asyncio.gather(*(stores[n % 2].create(each) for n, each in enumerate(made)), return_exceptions=True)
+        outcomes = await asyncio.gather(
+            *(stores[n % 2].create(each) for n, each in enumerate(made)), return_exceptions=True
+        )
         kept = [each for each, outcome in zip(made, outcomes, strict=True) if outcome is None]
         assert len(kept) == 20
         assert {type(outcome) for outcome in outcomes} == {type(None), TasksFull}
@@ -119,9 +129,7 @@ def test_tk05_bounds_hold_for_all_processes_together(run, shared, prefix):
 
 def test_tk04_of_two_ends_at_once_one_counts(run, shared, prefix):
     async def main():
-        one, two = (OwnRedisStore(shared.url, prefix) for _ in range(2))
-        await one.start(Limits())
-        await two.start(Limits())
+        one, two = await two_stores(shared, prefix)
         for _ in range(50):
             made = task(one)
             await one.create(made)
@@ -185,9 +193,7 @@ def test_signals_come_again_until_the_next_look(run, shared, prefix):
     """An answer of Redis that gets lost takes no signal with it."""
 
     async def main():
-        one, two = (OwnRedisStore(shared.url, prefix) for _ in range(2))
-        await one.start(Limits())
-        await two.start(Limits())
+        one, two = await two_stores(shared, prefix)
         made = task(one)
         await one.create(made)
         await two.post(Signal(made.id, "input", "k", b'{"\xff":1}'))
@@ -271,9 +277,7 @@ def test_tasks_of_a_process_without_a_lease_fail_by_themselves(run, shared, pref
 
 def test_a_store_that_stops_leaves_no_task_behind(run, shared, prefix):
     async def main():
-        one, two = (OwnRedisStore(shared.url, prefix) for _ in range(2))
-        await one.start(Limits())
-        await two.start(Limits())
+        one, two = await two_stores(shared, prefix)
         made = task(one)
         await one.create(made)
         await one.stop()
