@@ -222,6 +222,24 @@ class Caller:
         self.connection.close()
 
 
+class Busy:
+    """Threads at work, each on a function of its own, from entering this to leaving it; they look whether it is `over`."""
+
+    def __init__(self, works):
+        self.over = threading.Event()
+        self._threads = [threading.Thread(target=work) for work in works]
+
+    def __enter__(self):
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.over.set()
+        for thread in self._threads:
+            thread.join()
+
+
 def eventually(condition, what="it"):
     """Waits for a condition; fails after half a minute."""
     until = time.monotonic() + TIMEOUT

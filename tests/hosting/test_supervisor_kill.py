@@ -12,7 +12,7 @@ import time
 import pytest
 
 from hosting import processes
-from hosting.processes import APP, Caller, eventually, seized, serving
+from hosting.processes import APP, Busy, Caller, eventually, seized, serving
 
 
 @pytest.fixture
@@ -21,19 +21,18 @@ def app(tmp_path):
     return tmp_path
 
 
-class Kills:
+class Kills(Busy):
     """Threads that call over new connections while workers are killed; each outcome is noted."""
 
     def __init__(self, port, threads):
+        super().__init__([self._run] * threads)
         self.port = port
         self.outcomes = collections.Counter()
         self.refused = []
-        self._over = threading.Event()
         self._lock = threading.Lock()
-        self._threads = [threading.Thread(target=self._run) for _ in range(threads)]
 
     def _run(self):
-        while not self._over.is_set():
+        while not self.over.is_set():
             caller = Caller(self.port)
             try:
                 caller.connect()
@@ -51,16 +50,6 @@ class Kills:
                 caller.close()
             with self._lock:
                 self.outcomes[outcome] += 1
-
-    def __enter__(self):
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._over.set()
-        for thread in self._threads:
-            thread.join()
 
 
 def test_kills_under_load_refuse_nobody_and_fail_only_what_is_in_flight(app):

@@ -4,13 +4,13 @@ import asyncio
 import importlib.util
 import os
 import signal
-import threading
 import time
+from functools import partial
 
 import pytest
 
 from headrace import connect
-from hosting.processes import APP, Caller, body_of, eventually, gone, serving
+from hosting.processes import APP, Busy, Caller, body_of, eventually, gone, serving
 
 
 @pytest.fixture
@@ -23,14 +23,13 @@ def start(app, *more, workers=2):
     return serving("app.py", "--http", "127.0.0.1:0", "--workers", str(workers), *more, cwd=app)
 
 
-class Load:
+class Load(Busy):
     """Threads that call again and again, each in its own way; what fails is kept."""
 
     def __init__(self, *ways):
+        super().__init__([partial(self._run, way) for way in ways])
         self.done = 0
         self.failures = []
-        self._over = threading.Event()
-        self._threads = [threading.Thread(target=self._run, args=(way,)) for way in ways]
 
     def _run(self, way):
         try:
@@ -39,7 +38,7 @@ class Load:
             self.failures.append(exc)
             return
         try:
-            while not self._over.is_set() and len(self.failures) < 10:
+            while not self.over.is_set() and len(self.failures) < 10:
                 try:
                     call()
                     self.done += 1
@@ -47,16 +46,6 @@ class Load:
                     self.failures.append(exc)
         finally:
             close()
-
-    def __enter__(self):
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._over.set()
-        for thread in self._threads:
-            thread.join()
 
 
 def kept(port):
