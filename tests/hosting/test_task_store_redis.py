@@ -31,12 +31,15 @@ TESTS = Path(__file__).parents[1]
 UNUSABLE = {"code": -32603, "message": "the task store cannot be used now"}
 
 
+async def one_store(shared, prefix):
+    """As a process has it, started."""
+    store = OwnRedisStore(shared.url, prefix)
+    await store.start(Limits())
+    return store
+
+
 async def two_stores(shared, prefix):
-    """As two processes have them, started."""
-    stores = [OwnRedisStore(shared.url, prefix) for _ in range(2)]
-    for store in stores:
-        await store.start(Limits())
-    return stores
+    return [await one_store(shared, prefix) for _ in range(2)]
 
 
 @pytest.fixture(scope="module")
@@ -149,8 +152,7 @@ def test_tk29_nothing_stays_in_redis_for_ever(run, shared, prefix):
     """Every key has an end, also where no server is left to sweep; what is swept leaves no key but the counter."""
 
     async def main():
-        store = OwnRedisStore(shared.url, prefix)
-        await store.start(Limits())
+        store = await one_store(shared, prefix)
         made = task(store, ttl=60_000, owner="u:a")
         short = task(store, ttl=20)
         await store.create(made)
@@ -174,8 +176,7 @@ def test_tk29_nothing_stays_in_redis_for_ever(run, shared, prefix):
 
 def test_a_task_whose_hash_ended_by_itself_is_swept_all_the_same(run, shared, prefix):
     async def main():
-        store = OwnRedisStore(shared.url, prefix)
-        await store.start(Limits())
+        store = await one_store(shared, prefix)
         made = task(store, ttl=20, owner="u:a")
         await store.create(made)
         await store.change(made.id, {"status": "completed", "payload": b"12345"})
@@ -209,8 +210,7 @@ def test_signals_come_again_until_the_next_look(run, shared, prefix):
 
 def test_a_script_that_redis_has_forgotten_is_sent_again(run, shared, prefix):
     async def main():
-        store = OwnRedisStore(shared.url, prefix)
-        await store.start(Limits())
+        store = await one_store(shared, prefix)
         made = task(store)
         await store.create(made)
         shared.ask("SCRIPT", "FLUSH")
@@ -602,8 +602,7 @@ def test_results_that_wait_for_redis_are_bounded(run):
 
 def test_what_is_asked_when_the_last_answers_came_is_not_forgotten(run, shared, prefix):
     async def main():
-        store = OwnRedisStore(shared.url, prefix)
-        await store.start(Limits())
+        store = await one_store(shared, prefix)
         made = task(store, ttl=60_000)
         await store.create(made)
 
