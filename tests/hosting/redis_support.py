@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from ports import free_port
 
-START = 10.0  # seconds that a server may take until it answers
+START = 30.0  # seconds that a server may take until it answers
 
 
 def certificates(directory):
